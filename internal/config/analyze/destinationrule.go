@@ -27,7 +27,7 @@ func (c ruleChecks) destinationRule(r *model.DestinationRule) {
 
 // subset reports one that no workload of the rule's services belongs to.
 func (c ruleChecks) subset(r *model.DestinationRule, field string, s model.Subset) {
-	total, known, labels := 0, false, withoutTopology(s.Labels)
+	total, known, labels := 0, false, model.WithoutTopology(s.Labels)
 	for _, svc := range c.services {
 		if !r.Host.Matches(svc.Hostname) {
 			continue
@@ -43,13 +43,6 @@ func (c ruleChecks) subset(r *model.DestinationRule, field string, s model.Subse
 		c.warnf(code.SubsetWithoutWorkloads, r, field, "none of the %d workloads of %s has %s, so requests to subset %q fail; correct the labels",
 			total, r.Host, labelText(labels), s.Name)
 	}
-}
-
-// withoutTopology returns labels without those that workloads get from the place where they run.
-func withoutTopology(labels map[string]string) map[string]string {
-	labels = maps.Clone(labels)
-	maps.DeleteFunc(labels, func(k, _ string) bool { return model.IsTopologyLabel(k) })
-	return labels
 }
 
 func labelText(labels map[string]string) string {

@@ -50,7 +50,8 @@ func (c *checker) isGatewayService(s *model.Service) bool {
 		return true
 	}
 	if slices.ContainsFunc(c.gateways.list, func(g *model.Gateway) bool {
-		return len(g.Selector) > 0 && model.SelectorMatches(g.Selector, s.Selector)
+		selector := model.WithoutTopology(g.Selector)
+		return len(selector) > 0 && model.SelectorMatches(selector, s.Selector)
 	}) {
 		return true
 	}

@@ -195,7 +195,7 @@ func (c gatewayChecks) listenerSetsOf(parent *model.Gateway) []*model.Gateway {
 
 func (c gatewayChecks) gateway(g *model.Gateway) {
 	routers := c.routers(g)
-	if len(routers) == 0 && len(g.Selector) > 0 && len(c.workloads) > 0 && !c.onlyFiles {
+	if len(routers) == 0 && len(model.WithoutTopology(g.Selector)) > 0 && len(c.workloads) > 0 && !c.onlyFiles {
 		c.infof(code.GatewayWithoutRouter, g, "spec.selector", "no Pod has %s; unless a gateway outside of the cluster has these labels, no proxy serves this Gateway", labelText(g.Selector))
 	}
 	for i := range g.Servers {
@@ -204,12 +204,13 @@ func (c gatewayChecks) gateway(g *model.Gateway) {
 	c.serverConflicts(g)
 }
 
-// routers are the workloads that a Gateway selects.
+// routers are the workloads that a Gateway selects, at any place.
 func (c gatewayChecks) routers(g *model.Gateway) []*model.Workload {
 	var out []*model.Workload
+	selector := model.WithoutTopology(g.Selector)
 	for _, ns := range slices.Sorted(maps.Keys(c.workloads)) {
 		for _, w := range c.workloads[ns] {
-			if len(g.Selector) > 0 && model.SelectorMatches(g.Selector, w.Labels) {
+			if len(selector) > 0 && model.SelectorMatches(selector, w.Labels) {
 				out = append(out, w)
 			}
 		}
@@ -228,8 +229,11 @@ func (c gatewayChecks) serverSecrets(g *model.Gateway, field string, s *model.Ga
 	for _, w := range routers {
 		namespaces[w.Namespace] = true
 	}
-	if len(namespaces) == 0 {
+	switch {
+	case len(namespaces) == 0:
 		namespaces[g.Namespace] = true
+	case len(namespaces) > 1 && model.SelectsByTopology(g.Selector):
+		return // which of them have routers at the place is not known
 	}
 	for _, ns := range slices.Sorted(maps.Keys(namespaces)) {
 		c.secretsOfServer(g, field, s.TLS, ns)

@@ -90,7 +90,7 @@ func (c securityChecks) modeOfPort(r *model.DestinationRule, field string, t *mo
 		return
 	}
 	members, _ := c.members(s)
-	subset = withoutTopology(subset)
+	subset = model.WithoutTopology(subset)
 	for _, m := range members {
 		if !model.SelectorMatches(subset, m.labels) {
 			continue

@@ -80,17 +80,31 @@ func unusable(key model.Key, s *model.Secret, pair bool) string {
 
 // unread returns a message about workloads that may not have a key; empty: all may.
 func (c secretChecks) unread(r *model.DestinationRule, s *model.Secret) string {
-	missing := map[string]bool{}
-	for _, w := range c.workloads[r.Namespace] {
-		if model.SelectorMatches(r.WorkloadSelector, w.Labels) && !s.MayRead(w.Account()) {
-			missing[w.Account()] = true
-		}
-	}
+	missing := c.mayNotRead(s, r.Namespace, r.WorkloadSelector)
 	if len(missing) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("service accounts %s may not read Secret %s, so calls of their workloads fail: grant them get on it",
-		strings.Join(slices.Sorted(maps.Keys(missing)), ", "), s.Name)
+		strings.Join(missing, ", "), s.Name)
+}
+
+// mayNotRead returns the service accounts of selected workloads that may not have a key. If a selector has labels of topology,
+// all accounts must lack it: which of them run at the place is not known.
+func (x *index) mayNotRead(s *model.Secret, ns string, selector map[string]string) []string {
+	anywhere, missing, able := model.WithoutTopology(selector), map[string]bool{}, false
+	for _, w := range x.workloads[ns] {
+		switch {
+		case !model.SelectorMatches(anywhere, w.Labels):
+		case s.MayRead(w.Account()):
+			able = true
+		default:
+			missing[w.Account()] = true
+		}
+	}
+	if able && model.SelectsByTopology(selector) {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(missing))
 }
 
 // eachTLS calls f for all TLS settings of a rule, with their fields.

@@ -3,7 +3,6 @@ package analyze
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/config/code"
@@ -33,21 +32,26 @@ func (c gatewayChecks) ingress(s *model.Sidecar) {
 func (c gatewayChecks) mutualAt(s *model.Sidecar, port uint32) model.MTLSMode {
 	selected := c.selected(s)
 	if len(selected) == 0 {
-		selected = []*model.Workload{{Meta: model.Meta{Labels: s.Selector}}}
+		selected = []map[string]string{s.Selector}
 	}
-	for _, w := range selected {
-		if mode := c.peers.of(s.Namespace, w.Labels).Of(port); mode != model.MTLSDisable {
+	for _, labels := range selected {
+		if mode := c.peers.of(s.Namespace, labels).Of(port); mode != model.MTLSDisable {
 			return mode
 		}
 	}
 	return ""
 }
 
-func (c gatewayChecks) selected(s *model.Sidecar) []*model.Workload {
-	var out []*model.Workload
+// selected are the labels of workloads that a Sidecar selects, if they run at the place that its labels of topology name.
+func (c gatewayChecks) selected(s *model.Sidecar) []map[string]string {
+	var out []map[string]string
+	selector := model.WithoutTopology(s.Selector)
 	for _, w := range c.workloads[s.Namespace] {
-		if model.SelectorMatches(s.Selector, w.Labels) {
-			out = append(out, w)
+		if model.SelectorMatches(selector, w.Labels) {
+			labels := map[string]string{}
+			maps.Copy(labels, w.Labels)
+			maps.Copy(labels, s.Selector)
+			out = append(out, labels)
 		}
 	}
 	return out
@@ -60,15 +64,9 @@ func (c gatewayChecks) unreadIngress(s *model.Sidecar, field string, t *model.Se
 		if !need.PrivateKey || secret == nil || secret.Problem != "" {
 			continue
 		}
-		missing := map[string]bool{}
-		for _, w := range c.selected(s) {
-			if !secret.MayRead(w.Account()) {
-				missing[w.Account()] = true
-			}
-		}
-		if len(missing) > 0 {
+		if missing := c.mayNotRead(secret, s.Namespace, s.Selector); len(missing) > 0 {
 			c.warnf(code.SecretUnreadable, s, field, "service accounts %s may not read Secret %s, so calls of workloads that the Sidecar selects fail: grant them get on it",
-				strings.Join(slices.Sorted(maps.Keys(missing)), ", "), secret.Name)
+				strings.Join(missing, ", "), secret.Name)
 		}
 	}
 }

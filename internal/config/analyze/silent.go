@@ -36,7 +36,7 @@ func (c silentChecks) match(v *model.VirtualService, field string, m *model.HTTP
 	if u := m.URI; u != nil && (u.Kind == model.MatchPrefix || u.Kind == model.MatchExact) && u.Value != "" && !strings.HasPrefix(u.Value, "/") && !strings.HasPrefix(u.Value, "*") {
 		c.warnf(code.PathWithoutSlash, v, field+".uri."+matchField(u), "%q never matches: paths begin with a slash; write %q", u.Value, "/"+u.Value).Set("/" + u.Value)
 	}
-	if labels := withoutTopology(m.SourceLabels); len(labels) > 0 && len(c.workloads) > 0 && !c.anyWorkload(v, labels) {
+	if labels := model.WithoutTopology(m.SourceLabels); len(labels) > 0 && len(c.workloads) > 0 && !c.anyWorkload(v, labels) {
 		if c.onlyFiles { // clients may be of other files
 			c.infof(code.SelectorMatchesNothing, v, field+".sourceLabels", "no workload among the objects has %s, so this may never match; check the labels", labelText(m.SourceLabels))
 		} else {
