@@ -168,7 +168,7 @@ func (x *Explainer) Revision(rev model.Revision, ask Ask) (*RevisionStatus, bool
 // nil: every proxy. It is for disconnected proxies whose tables are closed. Connected proxies have tables
 // that know more.
 func (x *Explainer) selects(snap *store.Snapshot, o model.Object, last *changelog.LastChange) func(*model.Proxy) bool {
-	if o == nil || last.Moved {
+	if o == nil || last.Moved || byTopology(o) {
 		return nil
 	}
 	root := x.mesh(snap).RootNamespace
@@ -192,6 +192,18 @@ func (x *Explainer) selects(snap *store.Snapshot, o model.Object, last *changelo
 		return func(p *model.Proxy) bool { return model.IsFor(o.(model.Selecting), p.Namespace, p.Labels, root) }
 	}
 	return nil
+}
+
+// byTopology reports whether an object selects proxies by where they run, which their own labels do not say.
+func byTopology(o model.Object) bool {
+	var selectors []map[string]string
+	switch o := o.(type) {
+	case *model.Sidecar:
+		selectors = append(selectors, o.Selector)
+	case model.Selecting:
+		selectors = model.Selectors(o)
+	}
+	return slices.ContainsFunc(selectors, model.SelectsByTopology)
 }
 
 // living leaves out proxies whose Pods are gone.

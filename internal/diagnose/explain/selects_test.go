@@ -30,19 +30,21 @@ func TestSelects(t *testing.T) {
 		moved bool
 		want  string // proxies
 	}{
-		"a policy":       {security + "kind: AuthorizationPolicy\n" + meta("shop") + "spec: {" + web + "}", false, "edge web"},
-		"one that moved": {security + "kind: AuthorizationPolicy\n" + meta("shop") + "spec: {" + web + "}", true, "api bank edge web"},
-		"of the root":    {security + "kind: RequestAuthentication\n" + meta("istio-system") + "spec: {" + web + "}", false, "bank edge web"},
-		"of a Gateway":   {security + "kind: AuthorizationPolicy\n" + meta("shop") + "spec: {targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: edge}]}", false, "edge"},
-		"of a namespace": {"apiVersion: telemetry.istio.io/v1\nkind: Telemetry\n" + meta("bank") + "spec: {accessLogging: [{disabled: true}]}", false, "bank"},
-		"STRICT":         {security + "kind: PeerAuthentication\n" + meta("shop") + "spec: {" + web + ", mtls: {mode: STRICT}}", false, "edge web"},
-		"DISABLE":        {security + "kind: PeerAuthentication\n" + meta("shop") + "spec: {" + web + ", mtls: {mode: DISABLE}}", false, "api bank edge web"},
-		"a Sidecar":      {networking + "kind: Sidecar\n" + meta("shop") + "spec: {workloadSelector: {labels: {app: web}}, egress: [{hosts: [./*]}]}", false, "web"},
-		"the root's":     {networking + "kind: Sidecar\n" + meta("istio-system") + "spec: {egress: [{hosts: [./*]}]}", false, "api bank web"},
-		"a ProxyConfig":  {"apiVersion: networking.istio.io/v1beta1\nkind: ProxyConfig\n" + meta("shop") + "spec: {concurrency: 1}", false, ""},
-		"of no selector": {reviews, false, "api bank edge web"},
-		"a WasmPlugin":   {"apiVersion: extensions.istio.io/v1alpha1\nkind: WasmPlugin\n" + meta("shop") + "spec: {" + web + ", url: file:///x.wasm}", false, "edge web"},
-		"an EnvoyFilter": {"apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\n" + meta("bank") + "spec: {configPatches: [{applyTo: CLUSTER, patch: {operation: REMOVE}}]}", false, "bank"},
+		"a policy":        {security + "kind: AuthorizationPolicy\n" + meta("shop") + "spec: {" + web + "}", false, "edge web"},
+		"one that moved":  {security + "kind: AuthorizationPolicy\n" + meta("shop") + "spec: {" + web + "}", true, "api bank edge web"},
+		"by zone":         {security + "kind: AuthorizationPolicy\n" + meta("shop") + "spec: {selector: {matchLabels: {app: web, topology.kubernetes.io/zone: z1}}}", false, "api bank edge web"},
+		"Sidecar by zone": {networking + "kind: Sidecar\n" + meta("shop") + "spec: {workloadSelector: {labels: {topology.kubernetes.io/zone: z1}}, egress: [{hosts: [./*]}]}", false, "api bank edge web"},
+		"of the root":     {security + "kind: RequestAuthentication\n" + meta("istio-system") + "spec: {" + web + "}", false, "bank edge web"},
+		"of a Gateway":    {security + "kind: AuthorizationPolicy\n" + meta("shop") + "spec: {targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: edge}]}", false, "edge"},
+		"of a namespace":  {"apiVersion: telemetry.istio.io/v1\nkind: Telemetry\n" + meta("bank") + "spec: {accessLogging: [{disabled: true}]}", false, "bank"},
+		"STRICT":          {security + "kind: PeerAuthentication\n" + meta("shop") + "spec: {" + web + ", mtls: {mode: STRICT}}", false, "edge web"},
+		"DISABLE":         {security + "kind: PeerAuthentication\n" + meta("shop") + "spec: {" + web + ", mtls: {mode: DISABLE}}", false, "api bank edge web"},
+		"a Sidecar":       {networking + "kind: Sidecar\n" + meta("shop") + "spec: {workloadSelector: {labels: {app: web}}, egress: [{hosts: [./*]}]}", false, "web"},
+		"the root's":      {networking + "kind: Sidecar\n" + meta("istio-system") + "spec: {egress: [{hosts: [./*]}]}", false, "api bank web"},
+		"a ProxyConfig":   {"apiVersion: networking.istio.io/v1beta1\nkind: ProxyConfig\n" + meta("shop") + "spec: {concurrency: 1}", false, ""},
+		"of no selector":  {reviews, false, "api bank edge web"},
+		"a WasmPlugin":    {"apiVersion: extensions.istio.io/v1alpha1\nkind: WasmPlugin\n" + meta("shop") + "spec: {" + web + ", url: file:///x.wasm}", false, "edge web"},
+		"an EnvoyFilter":  {"apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\n" + meta("bank") + "spec: {configPatches: [{applyTo: CLUSTER, patch: {operation: REMOVE}}]}", false, "bank"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
