@@ -56,7 +56,6 @@ var UnreadLabels = map[string]Unread{
 	"operator.istio.io/component":            {Why: noOperator, Written: true},
 	"operator.istio.io/managed":              {Why: noOperator, Written: true},
 	"operator.istio.io/version":              {Why: noOperator, Written: true},
-	"topology.istio.io/cluster":              {Why: oneCluster, Written: true},
 }
 
 // unread reports annotations and labels without effect.
