@@ -21,7 +21,7 @@ func (x *endpointIndex) fromSlices(s *model.Service, parts map[model.Key]*model.
 		ports := slicePorts(slice)
 		second := counted != nil && isIPv6(slice) != s.IPv6First
 		for i := range slice.Members {
-			if second && counted[slice.Members[i].Pod] {
+			if second && counted[x.podName(slice, &slice.Members[i])] {
 				continue
 			}
 			e, ok := x.fromMember(s, slice, &slice.Members[i])
@@ -46,7 +46,7 @@ func (x *endpointIndex) fromSlices(s *model.Service, parts map[model.Key]*model.
 }
 
 // firstFamily returns the Pods in slices of the service's first address family; nil if no slice has the other family.
-func firstFamily(s *model.Service, parts map[model.Key]*model.EndpointSlice) map[string]bool {
+func (x *endpointIndex) firstFamily(s *model.Service, parts map[model.Key]*model.EndpointSlice) map[string]bool {
 	var first []*model.EndpointSlice
 	second := false
 	for _, slice := range parts {
@@ -64,7 +64,7 @@ func firstFamily(s *model.Service, parts map[model.Key]*model.EndpointSlice) map
 	pods := map[string]bool{}
 	for _, slice := range first {
 		for i := range slice.Members {
-			if pod := slice.Members[i].Pod; pod != "" {
+			if pod := x.podName(slice, &slice.Members[i]); pod != "" {
 				pods[pod] = true
 			}
 		}
@@ -142,6 +142,17 @@ func (x *endpointIndex) podOfMember(slice *model.EndpointSlice, m *model.SliceEn
 		return nil
 	}
 	return x.podAt(slice.Namespace, m.Addresses[0])
+}
+
+// podName is the name of a member's Pod; empty: it has none.
+func (x *endpointIndex) podName(slice *model.EndpointSlice, m *model.SliceEndpoint) string {
+	if m.Pod != "" {
+		return m.Pod
+	}
+	if w := x.podOfMember(slice, m); w != nil {
+		return w.Name
+	}
+	return ""
 }
 
 // podAt is the Pod of a namespace at an address; nil: none. As in Istio, Pods of other namespaces do not count: the author of

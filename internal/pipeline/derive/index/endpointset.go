@@ -117,7 +117,7 @@ func (x *endpointIndex) list(s *model.Service) []model.Endpoint {
 	case s.IsKubernetes():
 		parts := x.slices[name{s.Namespace, s.Name}]
 		if len(parts) > 0 {
-			out = x.fromSlices(s, parts, firstFamily(s, parts))
+			out = x.fromSlices(s, parts, x.firstFamily(s, parts))
 		}
 		out = append(out, x.fromWorkloads(s, len(parts) == 0)...)
 	default:
@@ -131,7 +131,7 @@ func (x *endpointIndex) list(s *model.Service) []model.Endpoint {
 func (x *endpointIndex) inBothFamilies(s *model.Service) ([]*model.Endpoint, bool) {
 	if s.Parts == nil {
 		parts := x.slices[nameOf(s)]
-		if !s.IsKubernetes() || firstFamily(s, parts) == nil {
+		if !s.IsKubernetes() || x.firstFamily(s, parts) == nil {
 			return nil, false
 		}
 		return byAddress(append(x.fromSlices(s, parts, nil), x.fromWorkloads(s, false)...)), true
