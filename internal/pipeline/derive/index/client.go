@@ -318,6 +318,14 @@ func (c *Client) Addresses(svc *model.Service) []netip.Prefix {
 	return out
 }
 
+// OwnLabels are those of the workload itself, without those that it gets from its place.
+func (c *Client) OwnLabels() map[string]string {
+	if c.Key.OwnLabels == "" {
+		return c.Labels
+	}
+	return ParseLabels(c.Key.OwnLabels)
+}
+
 // NamedPorts are the container ports of the workload, by name.
 func (c *Client) NamedPorts() map[string]uint32 {
 	named := map[string]uint32{}

@@ -18,6 +18,7 @@ type GroupKey struct {
 	Interception model.Interception
 	Domain       string                 // of the cluster
 	Labels       string                 // outbound: those that some object asks for; labels of inbound-only EnvoyFilters count only for proxies with clusters on demand; inbound, and of gateways: all
+	OwnLabels    string                 // inbound, and of gateways: those of the workload itself, if topology adds or replaces some; noLabels: it has none
 	Locality     model.Locality         // if some object asks for it
 	Node         string                 // if some object asks for it
 	IP           string                 // if listeners are bound to it (outbound: to a port of headless services), or inbound and of gateways if services name it
@@ -47,6 +48,9 @@ type GroupKey struct {
 	Cohort       int                    // outbound: 1 for proxies that need not have the shards that cohort 0 kept, else 0
 }
 
+// noLabels is GroupKey.OwnLabels of workloads without labels.
+const noLabels = ","
+
 // IsRouter reports whether the group is one of gateways. A gateway's DNS proxy has another group.
 func (k *GroupKey) IsRouter() bool { return k.Type == model.ProxyRouter && !k.Names }
 
@@ -67,7 +71,7 @@ func (k GroupKey) String() string {
 	if k.Sidecar.Name != "" {
 		parts = append(parts, "sidecar="+k.Sidecar.Namespace+"."+k.Sidecar.Name)
 	}
-	for _, p := range []string{k.Labels, k.Locality.String(), k.Node, k.IP, k.Version, k.Metadata} {
+	for _, p := range []string{k.Labels, k.OwnLabels, k.Locality.String(), k.Node, k.IP, k.Version, k.Metadata} {
 		if p != "" {
 			parts = append(parts, p)
 		}

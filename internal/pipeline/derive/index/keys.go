@@ -1,7 +1,9 @@
 package index
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,6 +12,7 @@ import (
 
 // Keys returns the groups that a proxy belongs to.
 func (x *Index) Keys(p *model.Proxy) (outbound, inbound GroupKey) {
+	own := p.Labels
 	p = x.withTopology(p)
 	if p.Names {
 		return x.namesKeys(p)
@@ -24,7 +27,7 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound GroupKey) {
 	}
 	base.Version, base.Metadata = x.proxies.of(p)
 	if p.Type == model.ProxyRouter {
-		return x.routerKeys(p, base)
+		return x.routerKeys(p, own, base)
 	}
 	sidecar := x.sidecarFor(p)
 	if sidecar != nil {
@@ -47,7 +50,7 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound GroupKey) {
 	}
 	inbound = base
 	inbound.Inbound = true
-	inbound.Labels = CanonicalLabels(p.Labels)
+	inbound.setLabels(p, own)
 	inbound.Ports = canonicalPorts(p.NamedPorts)
 	inbound.AnyWorker = p.AnyWorker
 	if at := addressOf(p); bindsToIP(p, sidecar) || len(x.endpoints.at.services[at]) > 0 {
@@ -85,10 +88,10 @@ func (x *Index) extensionKeys(p *model.Proxy) (extensions, none GroupKey) {
 // routerKeys are the groups of a gateway. It has only one: no application is behind it. Its listeners come from Gateways,
 // and its routes from VirtualServices that are bound to them. As in Istio, Sidecars do not count. Gateways and policies
 // select by any label, so that the key has all labels; replicas have the same.
-func (x *Index) routerKeys(p *model.Proxy, base GroupKey) (outbound, none GroupKey) {
+func (x *Index) routerKeys(p *model.Proxy, own map[string]string, base GroupKey) (outbound, none GroupKey) {
 	outbound = base
 	outbound.Interception = ""
-	outbound.Labels = CanonicalLabels(p.Labels)
+	outbound.setLabels(p, own)
 	outbound.Ports = canonicalPorts(p.NamedPorts)
 	outbound.Topology = p.Topology
 	if p.Verified {
@@ -99,6 +102,14 @@ func (x *Index) routerKeys(p *model.Proxy, base GroupKey) (outbound, none GroupK
 	}
 	x.localityUsage.locate(&outbound, x.endpoints, p)
 	return outbound, nothing
+}
+
+// setLabels makes all labels of a proxy count, and own, those without topology.
+func (k *GroupKey) setLabels(p *model.Proxy, own map[string]string) {
+	k.Labels = CanonicalLabels(p.Labels)
+	if !maps.Equal(p.Labels, own) {
+		k.OwnLabels = cmp.Or(CanonicalLabels(own), noLabels)
+	}
 }
 
 // accountOf is the service account of a proxy, if that decides which Secrets it gets.

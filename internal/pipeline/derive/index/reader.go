@@ -109,13 +109,14 @@ func (r *Reader) Distribution(svc *model.Service) model.Distribution {
 	return r.index.localityUsage.of(svc)
 }
 
-// selecting lists the services of the clients' namespace that select them, oldest first.
+// selecting lists the services of the clients' namespace that select them, oldest first. As for endpoints, labels of topology
+// that the clients do not have themselves do not count.
 func (r *Reader) selecting() []*model.Service {
-	ns := r.Key.Namespace
-	for k, v := range r.Labels {
+	ns, own := r.Key.Namespace, r.OwnLabels()
+	for k, v := range own {
 		r.facts.add(selectingFact(ns, k+"="+v))
 	}
-	out := r.index.endpoints.selectors(ns, r.Labels)
+	out := r.index.endpoints.selectors(ns, own)
 	slices.SortFunc(out, compareServices)
 	return out
 }
