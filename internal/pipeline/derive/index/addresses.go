@@ -1,6 +1,7 @@
 package index
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -110,6 +111,56 @@ func (x *endpointIndex) entryAt(s *model.Service, address string) *model.Workloa
 		}
 	}
 	return first
+}
+
+// adds reports whether a service with an endpoint at an address reaches other ports of the workload there than it does by the
+// workload's own labels and named ports.
+func (x *endpointIndex) adds(s *model.Service, address string, own map[string]string, named map[string]uint32) bool {
+	w := x.entryAt(s, address)
+	if w == nil || !model.SelectorMatches(s.Selector, own) {
+		return true
+	}
+	for i := range s.Ports {
+		p := &s.Ports[i]
+		n, ok := entryPort(s, w, p, own, named)
+		if m, is := portOn(*p, named, !s.IsKubernetes()); n != m || ok != is {
+			return true
+		}
+	}
+	return false
+}
+
+// addsAt reports whether the services with an endpoint at a proxy's address reach other ports of it than those that its own
+// labels give.
+func (x *endpointIndex) addsAt(at name, own map[string]string, named map[string]uint32) bool {
+	for _, s := range x.at.services[at] {
+		if x.adds(s, at.name, own, named) {
+			return true
+		}
+	}
+	return false
+}
+
+// entryPort is the number of a service's port on the workload at the address of a WorkloadEntry. If the entry gives none, the
+// labels and ports of the workload itself count: it may be a Pod.
+func entryPort(s *model.Service, w *model.Workload, p *model.ServicePort, own map[string]string, named map[string]uint32) (uint32, bool) {
+	if n, ok := portOn(*p, w.NamedPorts, true); ok || !model.SelectorMatches(s.Selector, own) {
+		return n, ok
+	}
+	return portOn(*p, named, !s.IsKubernetes())
+}
+
+// touchEntry records that the WorkloadEntries at an address differ in what decides ports. Their health does not.
+func (x *endpointIndex) touchEntry(old, now *model.Workload, touched *Touched) {
+	if old != nil && now != nil && slices.Equal(old.Addresses, now.Addresses) && maps.Equal(old.Labels, now.Labels) &&
+		maps.Equal(old.NamedPorts, now.NamedPorts) {
+		return
+	}
+	for _, w := range []*model.Workload{old, now} {
+		if w != nil && w.Kind == model.KindWorkloadEntry && model.IsIP(w.Address()) && len(x.selectors(w.Namespace, w.Labels)) > 0 {
+			touched.address(w.Namespace, w.Address())
+		}
+	}
 }
 
 // places computes Reader.Places.

@@ -220,6 +220,7 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *Touch
 			insert(x.byPair, pairKey{now.Namespace, k + "=" + v}, now.Key, now)
 		}
 	}
+	x.touchEntry(old, now, touched)
 	x.touchServices(old, now, touched)
 }
 

@@ -16,7 +16,7 @@ const (
 	factEndpoints                            // the endpoints of a host
 	factDelegate                             // a virtual service by key
 	factSelecting                            // services of a namespace that select by one label pair
-	factAddress                              // services of a namespace without selector, by address
+	factAddress                              // services of a namespace by the address of an endpoint, and WorkloadEntries there
 	factPolicy                               // objects of one kind that select workloads by one label pair, or all of a namespace
 	factIdentities                           // the identities of a host's workloads
 	factSecret                               // a Secret by key

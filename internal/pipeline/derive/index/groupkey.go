@@ -21,7 +21,7 @@ type GroupKey struct {
 	OwnLabels    string                 // inbound, and of gateways: those of the workload itself, if topology adds or replaces some; noLabels: it has none
 	Locality     model.Locality         // if some object asks for it
 	Node         string                 // if some object asks for it
-	IP           string                 // if listeners are bound to it (outbound: to a port of headless services), or inbound and of gateways if services name it
+	IP           string                 // if listeners are bound to it (outbound: to a port of headless services), or inbound and of gateways if services reach ports by it that they do not reach by labels
 	Ports        string                 // inbound, and of gateways: named ports, "name=number,..."
 	Families     model.Families         // of the proxies' addresses
 	Loopback     bool                   // the proxies have loopback addresses: the mesh runs on one machine

@@ -53,7 +53,7 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound GroupKey) {
 	inbound.setLabels(p, own)
 	inbound.Ports = canonicalPorts(p.NamedPorts)
 	inbound.AnyWorker = p.AnyWorker
-	if at := addressOf(p); bindsToIP(p, sidecar) || len(x.endpoints.at.services[at]) > 0 {
+	if at := addressOf(p); bindsToIP(p, sidecar) || x.endpoints.addsAt(at, own, p.NamedPorts) {
 		inbound.IP = at.name
 	}
 	return outbound, inbound
@@ -97,7 +97,7 @@ func (x *Index) routerKeys(p *model.Proxy, own map[string]string, base GroupKey)
 	if p.Verified {
 		outbound.Account = p.ServiceAccount
 	}
-	if at := addressOf(p); len(x.endpoints.at.services[at]) > 0 {
+	if at := addressOf(p); x.endpoints.addsAt(at, own, p.NamedPorts) {
 		outbound.IP = at.name
 	}
 	x.localityUsage.locate(&outbound, x.endpoints, p)

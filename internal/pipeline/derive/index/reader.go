@@ -288,7 +288,7 @@ func (r *Reader) Served() []ServedPort {
 	var out []ServedPort
 	for _, svc := range r.selecting() {
 		if slices.Contains(at, svc) {
-			continue // its WorkloadEntry decides
+			continue // the WorkloadEntry at the address decides
 		}
 		for i := range svc.Ports {
 			p := &svc.Ports[i]
@@ -309,7 +309,8 @@ func (r *Reader) Served() []ServedPort {
 	return out
 }
 
-// servicesAt lists the services in the clients' namespace that have an endpoint at their address, oldest first.
+// servicesAt lists the services in the clients' namespace that have an endpoint at their address, oldest first. It leaves out
+// those that reach the same ports by the clients' labels.
 func (r *Reader) servicesAt() []*model.Service {
 	ns, address := r.Key.Namespace, r.Key.IP
 	if address == "" {
@@ -317,8 +318,11 @@ func (r *Reader) servicesAt() []*model.Service {
 	}
 	r.facts.add(addressFact(ns, address))
 	var out []*model.Service
+	own, named := r.OwnLabels(), r.NamedPorts()
 	for _, s := range r.index.endpoints.at.services[name{ns, address}] {
-		out = append(out, s)
+		if r.index.endpoints.adds(s, address, own, named) {
+			out = append(out, s)
+		}
 	}
 	slices.SortFunc(out, compareServices)
 	return out
@@ -326,13 +330,13 @@ func (r *Reader) servicesAt() []*model.Service {
 
 // originsAt are a service, and what lists an address for it: slices, or a WorkloadEntry.
 func (r *Reader) originsAt(svc *model.Service, address string) *model.Origins {
-	r.facts.add(endpointsFact(svc.Hostname))
 	var out model.OriginList
 	out.Add(svc.Key)
 	if w := r.index.endpoints.entryAt(svc, address); w != nil {
 		out.Add(w.Key)
-		return out.Since(0)
+		return out.Since(0) // addressFact covers it
 	}
+	r.facts.add(endpointsFact(svc.Hostname))
 	if svc.IsKubernetes() {
 		for k, slice := range r.index.endpoints.slices[nameOf(svc)] {
 			if slices.Contains(addressesOfSlice(slice), address) {
@@ -345,14 +349,14 @@ func (r *Reader) originsAt(svc *model.Service, address string) *model.Origins {
 
 // portAt is the number under which a workload at an address serves a port of svc.
 func (r *Reader) portAt(svc *model.Service, address string, p *model.ServicePort) (uint32, bool) {
+	if w := r.index.endpoints.entryAt(svc, address); w != nil {
+		return entryPort(svc, w, p, r.OwnLabels(), r.NamedPorts()) // addressFact covers it
+	}
 	r.facts.add(endpointsFact(svc.Hostname))
 	for i := range svc.Inline {
 		if svc.Inline[i].Address == address {
 			return EndpointPort(svc, &svc.Inline[i], p)
 		}
-	}
-	if w := r.index.endpoints.entryAt(svc, address); w != nil {
-		return portOn(*p, w.NamedPorts, true)
 	}
 	return r.index.endpoints.slicePort(svc, address, p)
 }
