@@ -341,6 +341,10 @@ func (w *Workload) SpeaksMTLS() bool {
 	return w.Labels[LabelTLSMode] == TLSModeLabelIstio
 }
 
+// OwnsAddress reports whether a Pod is the only one at its addresses. Pods on the network of their node share them, and another
+// Pod may get those of a Pod that has ended.
+func (w *Workload) OwnsAddress() bool { return !w.HostNetwork && (w.Ready || !w.Terminating) }
+
 // Account returns the workload's service account.
 func (w *Workload) Account() string {
 	if w.ServiceAccount == "" {

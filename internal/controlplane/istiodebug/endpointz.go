@@ -66,10 +66,14 @@ type endpoints struct {
 	snap   *store.Snapshot
 	slices map[model.Key][]*model.EndpointSlice // by Service
 	byNS   map[string][]*model.Workload         // Pods and WorkloadEntries
+	pods   map[podAddress]*model.Workload       // by address
 }
 
+// podAddress is an address of a namespace's Pods.
+type podAddress struct{ namespace, address string }
+
 func newEndpoints(snap *store.Snapshot) *endpoints {
-	x := &endpoints{snap: snap, slices: map[model.Key][]*model.EndpointSlice{}, byNS: map[string][]*model.Workload{}}
+	x := &endpoints{snap: snap, slices: map[model.Key][]*model.EndpointSlice{}, byNS: map[string][]*model.Workload{}, pods: map[podAddress]*model.Workload{}}
 	for o := range snap.All(model.KindEndpointSlice) {
 		s := o.(*model.EndpointSlice)
 		key := model.Key{Kind: model.KindService, Namespace: s.Namespace, Name: s.Service}
@@ -79,10 +83,33 @@ func newEndpoints(snap *store.Snapshot) *endpoints {
 		for o := range snap.All(kind) {
 			if w := o.(*model.Workload); kind == model.KindPod || w.Ready { // istiod leaves out unhealthy WorkloadEntries
 				x.byNS[w.Namespace] = append(x.byNS[w.Namespace], w)
+				x.addPod(w)
 			}
 		}
 	}
 	return x
+}
+
+// addPod adds a Pod by its addresses. If several have one, the first by name counts.
+func (x *endpoints) addPod(w *model.Workload) {
+	if w.Kind != model.KindPod || !w.OwnsAddress() {
+		return
+	}
+	for _, a := range w.Addresses {
+		at := podAddress{w.Namespace, a}
+		if first := x.pods[at]; first == nil || w.Name < first.Name {
+			x.pods[at] = w
+		}
+	}
+}
+
+// podOf returns the Pod that a slice's member names or, if it names none, the Pod at its address; nil: unknown or none.
+func (x *endpoints) podOf(s *model.EndpointSlice, m *model.SliceEndpoint) *model.Workload {
+	if m.Pod == "" {
+		return x.pods[podAddress{s.Namespace, m.Addresses[0]}]
+	}
+	pod, _ := x.snap.Get(model.Key{Kind: model.KindPod, Namespace: s.Namespace, Name: m.Pod}).(*model.Workload)
+	return pod
 }
 
 func (x *endpoints) of(s *model.Service) (out []endpoint) {
@@ -123,7 +150,7 @@ func (x *endpoints) ofSlice(s *model.EndpointSlice) (out []endpoint) {
 			continue
 		}
 		var e endpoint
-		if pod, ok := x.snap.Get(model.Key{Kind: model.KindPod, Namespace: s.Namespace, Name: m.Pod}).(*model.Workload); ok {
+		if pod := x.podOf(s, m); pod != nil {
 			e = ofWorkload(pod)
 		}
 		e.Addresses, e.Namespace, e.NodeName, e.HealthStatus = m.Addresses[:1], s.Namespace, m.Node, unhealthy

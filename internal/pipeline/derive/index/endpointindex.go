@@ -275,7 +275,7 @@ func (x *endpointIndex) listsAnew(s *model.Service, old, now *model.Workload) bo
 	if !x.unnamed.list(nameOf(s), old) && !x.unnamed.list(nameOf(s), now) {
 		return false
 	}
-	return old == nil || now == nil || ownsAddress(old) != ownsAddress(now) || !slices.Equal(old.Addresses, now.Addresses)
+	return old == nil || now == nil || old.OwnsAddress() != now.OwnsAddress() || !slices.Equal(old.Addresses, now.Addresses)
 }
 
 // servicesWith lists the services that w belongs to, in no order.

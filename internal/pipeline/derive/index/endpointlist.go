@@ -161,7 +161,7 @@ func (x *endpointIndex) podAt(ns, address string) *model.Workload {
 	var first *model.Workload
 	for k, o := range x.draining.listed[address] {
 		w, ok := o.(*model.Workload)
-		if !ok || k.Kind != model.KindPod || k.Namespace != ns || !ownsAddress(w) {
+		if !ok || k.Kind != model.KindPod || k.Namespace != ns || !w.OwnsAddress() {
 			continue
 		}
 		if first == nil || k.Compare(first.Key) < 0 {
@@ -170,10 +170,6 @@ func (x *endpointIndex) podAt(ns, address string) *model.Workload {
 	}
 	return first
 }
-
-// ownsAddress reports whether a Pod is the only one at its addresses. Pods on the network of their node share them, and another
-// Pod may get those of a Pod that has ended.
-func ownsAddress(pod *model.Workload) bool { return !pod.HostNetwork && !hasEnded(pod) }
 
 // slicePorts are the ports of all endpoints of a slice. The endpoints share the map, which must not change.
 func slicePorts(slice *model.EndpointSlice) map[string]uint32 {
