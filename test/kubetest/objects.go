@@ -135,6 +135,14 @@ func (c *Cluster) TryApply(ctx context.Context, namespace, text string) error {
 	})
 }
 
+// TryApplyStatus writes the status of the objects of a YAML text.
+func (c *Cluster) TryApplyStatus(ctx context.Context, namespace, text string) error {
+	return c.each(namespace, text, func(res dynamic.ResourceInterface, obj *unstructured.Unstructured) error {
+		_, err := res.ApplyStatus(ctx, obj.GetName(), obj, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+		return err
+	})
+}
+
 // Delete deletes the objects that a YAML text names. It does not wait until they are gone.
 func (c *Cluster) Delete(t testing.TB, namespace, text string) {
 	t.Helper()
