@@ -78,9 +78,7 @@ func (r *result) add(k *testCase, report *compare.Report, refused []string) *cas
 		g.Calls += report.Calls
 		g.Alike += report.Alike
 		g.Verdicts += report.Alike
-		for _, u := range report.Undecided {
-			g.Undecided += u.Count
-		}
+		g.Undecided += outcome.CountUndecided(report.Undecided)
 	}
 	for i := range report.Differences {
 		d := &report.Differences[i]

@@ -308,8 +308,8 @@ func (f *diffFlags) apply(before, change preview.Side) preview.Side {
 	for _, k := range slices.SortedFunc(maps.Keys(templates), model.Key.Compare) {
 		out.Templates = append(out.Templates, templates[k])
 	}
-	for _, t := range change.Templates {
-		if f.remove {
+	if f.remove {
+		for _, t := range change.Templates {
 			out.RemovePods(t)
 		}
 	}

@@ -34,11 +34,16 @@ func Principal(mesh *model.Mesh, p *model.Proxy) string {
 	return model.Identity{TrustDomain: mesh.TrustDomain, Namespace: p.Namespace, ServiceAccount: cmp.Or(p.ServiceAccount, "default")}.String()
 }
 
+// Binds reports whether a proxy is called at addresses that it binds: no rules intercept the connections.
+func Binds(p *model.Proxy) bool {
+	return p.Type == model.ProxyRouter || p.Interception == model.InterceptNone
+}
+
 // Arrival returns a call that leaves one proxy as another one gets it. Package simulate knows the resources of one Envoy only,
 // not how the workload at the other end is reached.
 func Arrival(mesh *model.Mesh, call *simulate.Call, r *simulate.Result, u *simulate.Upstream, e *simulate.Endpoint, from, to *model.Proxy) simulate.Call {
 	c := call.Arrival(r, u, e, Principal(mesh, from))
-	c.Direct = to.Interception == model.InterceptNone || to.Type == model.ProxyRouter
+	c.Direct = Binds(to)
 	c.Inbound = !c.Direct
 	c.From = net.JoinHostPort(FirstIP(from), "40000")
 	return c

@@ -304,10 +304,10 @@ func (m *maker) throughChain(w *simulate.World, chain *listenerv3.FilterChain, p
 	if len(names) == 0 {
 		names = []string{unknownHost}
 	}
+	client, _ := sample.ClientName(chain)
 	for _, n := range names {
 		c := withTLS(plain, concrete(n))
 		c.ALPN = []string{"h2", "http/1.1"}
-		client, _ := sample.ClientName(chain)
 		for _, principal := range []string{"", client} {
 			c.Principal = principal
 			m.add(c)

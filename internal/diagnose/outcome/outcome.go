@@ -127,12 +127,7 @@ func (o Outcome) Describe(call *simulate.Call, r *simulate.Result) {
 // Upstreams adds where a call to a host goes, and how. nameAt returns the name of an endpoint.
 func (o Outcome) Upstreams(r *simulate.Result, host string, nameAt func(address string) string) {
 	shares, endpoints := map[string]float64{}, map[string]float64{}
-	each := map[string][]string{}
-	add := func(property, text string) {
-		if text != "" && !slices.Contains(each[property], text) {
-			each[property] = append(each[property], text)
-		}
-	}
+	each := texts{}
 	for i := range r.Upstreams {
 		u := &r.Upstreams[i]
 		reached := false
@@ -141,7 +136,7 @@ func (o Outcome) Upstreams(r *simulate.Result, host string, nameAt func(address 
 				reached = true
 				endpoints[nameAt(e.Address)] += e.Percent * u.Percent / 100
 			}
-			add("encryption", encryption(u, &e))
+			each.add("encryption", encryption(u, &e))
 		}
 		name := clusterText(u.Cluster, host)
 		if !reached {
@@ -151,45 +146,53 @@ func (o Outcome) Upstreams(r *simulate.Result, host string, nameAt func(address 
 		if u.Discovery == clusterv3.Cluster_STATIC.String() && len(u.Endpoints) == 0 {
 			continue // it refuses all calls
 		}
-		add("protocol", u.Protocol)
-		add("load balancing", u.LB)
-		add("connect timeout", u.Connect)
+		each.add("protocol", u.Protocol)
+		each.add("load balancing", u.LB)
+		each.add("connect timeout", u.Connect)
 		if u.Limits != nil {
-			add("connection limits", strings.Trim(fmt.Sprintf("%+v", *u.Limits), "{}"))
+			each.add("connection limits", strings.Trim(fmt.Sprintf("%+v", *u.Limits), "{}"))
 		}
 		if u.Outlier != nil {
-			add("outlier detection", outlier(u.Outlier))
+			each.add("outlier detection", outlier(u.Outlier))
 		}
 	}
 	o.secured(r)
 	o.Set("destination", Shares(shares))
 	o.Set("endpoints", Shares(endpoints))
-	for property, texts := range each {
-		slices.Sort(texts)
-		o.Set(property, strings.Join(texts, ", "))
+	o.setAll(each, ", ")
+}
+
+// texts are the different texts of properties.
+type texts map[string][]string
+
+func (t texts) add(property, text string) {
+	if text != "" && !slices.Contains(t[property], text) {
+		t[property] = append(t[property], text)
 	}
 }
 
-// secured adds whom the proxy accepts as the server of a call, and how endpoints are chosen by hash.
+// setAll sets each property to its texts.
+func (o Outcome) setAll(t texts, separator string) {
+	for property, all := range t {
+		slices.Sort(all)
+		o.Set(property, strings.Join(all, separator))
+	}
+}
+
+// secured adds whom the proxy accepts as the server of a call, the hash that chooses endpoints, and the tunnel.
 func (o Outcome) secured(r *simulate.Result) {
-	each := map[string][]string{}
+	each := texts{}
 	for i := range r.Upstreams {
 		t := r.Upstreams[i].TLS
 		if t == nil || !slices.ContainsFunc(r.Upstreams[i].Endpoints, func(e simulate.Endpoint) bool { return e.Percent > 0 && !e.Plain }) {
 			continue
 		}
-		for property, text := range map[string]string{
-			"server identity": strings.Join(t.SANs, ", "), "SNI": t.SNI, "certificate authority": t.CA, "certificate": t.Cert,
-		} {
-			if text != "" && !slices.Contains(each[property], text) {
-				each[property] = append(each[property], text)
-			}
-		}
+		each.add("server identity", strings.Join(t.SANs, ", "))
+		each.add("SNI", t.SNI)
+		each.add("certificate authority", t.CA)
+		each.add("certificate", t.Cert)
 	}
-	for property, texts := range each {
-		slices.Sort(texts)
-		o.Set(property, strings.Join(texts, "; "))
-	}
+	o.setAll(each, "; ")
 	o.Set("hash", strings.Join(r.Hash, ", "))
 	o.Set("tunnel", r.Tunnel)
 }

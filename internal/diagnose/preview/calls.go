@@ -86,7 +86,7 @@ func (c *comparison) clients() []*client {
 	var out []*client
 	add := func(p, was *model.Proxy, before, after *world) {
 		id := identity{before: before, after: after, was: caller.Principal(c.before.mesh, was), is: caller.Principal(c.after.mesh, p)}
-		if p.Type == model.ProxyRouter || p.Interception == model.InterceptNone {
+		if caller.Binds(p) {
 			id.address = caller.FirstIP(p)
 		}
 		g := groups[id]
@@ -205,8 +205,12 @@ func (c *comparison) reached(call *Call) []model.Host {
 	var clusters []string
 	answered := false // by the proxy, before the change
 	for _, side := range []*opened{c.before, c.after} {
-		w, _, r, err := side.follow(call)
-		if err != nil || r == nil {
+		p := side.caller(call.From)
+		if p == nil {
+			continue
+		}
+		w, _, r, err := side.follow(call, p)
+		if err != nil {
 			continue
 		}
 		for i := range r.Upstreams {

@@ -78,8 +78,8 @@ func schemesOf(all []entrance) []string {
 }
 
 // entrancesAt returns how calls get to the filter chains of a router's port: entrances without a name to those that read HTTP
-// requests, and one for each server name of those that do not. A chain without server names gets one for any name. A chain that asks
-// for certificates gets clients with and without one.
+// requests, and one for each server name of those that do not. A chain without server names gets one for any name. A chain that
+// asks for certificates gets clients with and without one.
 func entrancesAt(port string, worlds ...*world) (http, connections []entrance) {
 	for _, w := range worlds {
 		for _, l := range w.Listeners {

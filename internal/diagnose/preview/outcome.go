@@ -78,14 +78,10 @@ func (c *comparison) try(ctx context.Context, calls []Call, whole bool) error {
 	if c.report.Undecided = undecided.Sorted(); len(undecided) > 0 {
 		c.report.Notes = append(c.report.Notes, "undecided calls may be decided differently: apply the change where you can test them first")
 	}
-	c.report.Differences = slices.AppendSeq(c.report.Differences, func(yield func(Difference) bool) {
-		for _, d := range groups {
-			slices.Sort(d.From)
-			if !yield(*d) {
-				return
-			}
-		}
-	})
+	for _, d := range groups {
+		slices.Sort(d.From)
+		c.report.Differences = append(c.report.Differences, *d)
+	}
 	slices.SortFunc(c.report.Differences, compareDifferences)
 	return nil
 }
@@ -195,7 +191,7 @@ func (o *opened) outcome(call *Call) (outcome.Outcome, error) {
 	case plain:
 		return o.plainOutcome(call, p)
 	}
-	_, sim, r, err := o.follow(call)
+	_, sim, r, err := o.follow(call, p)
 	if err != nil {
 		return nil, err
 	}
@@ -218,12 +214,8 @@ func (o *opened) assume(r *simulate.Result) {
 	}
 }
 
-// follow follows a call through the caller's proxy, which has w. The result is nil if the proxy does not exist.
-func (o *opened) follow(call *Call) (w *world, sim simulate.Call, r *simulate.Result, err error) {
-	p := o.caller(call.From)
-	if p == nil {
-		return nil, sim, nil, nil
-	}
+// follow follows a call through the caller's proxy p, which has w.
+func (o *opened) follow(call *Call, p *model.Proxy) (w *world, sim simulate.Call, r *simulate.Result, err error) {
 	if w, err = o.world(p); err != nil {
 		return nil, sim, nil, err
 	}
@@ -319,8 +311,8 @@ func (o *opened) proxyAt(address string) *model.Proxy {
 
 // nameAt returns the name of the workload at an endpoint's address, or else the address.
 func (o *opened) nameAt(address string) string {
-	if ip, _, err := net.SplitHostPort(address); err == nil && o.byIP[ip] != nil {
-		return o.byIP[ip].String()
+	if p := o.proxyAt(address); p != nil {
+		return p.String()
 	}
 	return address
 }

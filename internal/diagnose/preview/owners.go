@@ -2,7 +2,6 @@ package preview
 
 import (
 	"maps"
-	"reflect"
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/config/kube"
@@ -22,8 +21,8 @@ func owns(t, pod *model.Workload) bool {
 	return len(own) > 0 && model.SelectorMatches(own, pod.Labels)
 }
 
-// rollOut gives the Pods that a template has made what the template has, as its owner would with the next rollout. It returns false if
-// there are none. Their number, addresses and readiness stay.
+// rollOut gives the Pods that a template has made what the template has, as its owner would with the next rollout. It returns
+// false if there are none. Their number, addresses and readiness stay.
 func (s *Side) rollOut(t *model.Workload) bool {
 	found, differ := false, false
 	for i, o := range s.Objects {
@@ -38,7 +37,7 @@ func (s *Side) rollOut(t *model.Workload) bool {
 		if len(t.NamedPorts) > 0 {
 			next.NamedPorts = t.NamedPorts
 		}
-		if reflect.DeepEqual(next.Labels, pod.Labels) && next.ServiceAccount == pod.ServiceAccount && next.Interception == pod.Interception &&
+		if maps.Equal(next.Labels, pod.Labels) && next.ServiceAccount == pod.ServiceAccount && next.Interception == pod.Interception &&
 			next.HostNetwork == pod.HostNetwork {
 			continue
 		}
@@ -79,7 +78,7 @@ var ownersLabels = []string{
 
 // reselect updates the endpoints of Services that selected a Pod before, or select it now.
 func (s *Side) reselect(was, is *model.Workload) {
-	for _, o := range slices.Clone(s.Objects) {
+	for _, o := range s.Objects {
 		svc, ok := o.(*model.Service)
 		if !ok || len(svc.Selector) == 0 || svc.Namespace != is.Namespace {
 			continue

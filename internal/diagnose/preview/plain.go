@@ -9,6 +9,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
+	"github.com/moonsail/moonsail/internal/diagnose/caller"
 	"github.com/moonsail/moonsail/internal/diagnose/outcome"
 	"github.com/moonsail/moonsail/internal/diagnose/sample"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
@@ -16,8 +17,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
-// plainCallers returns the names of the workloads that have no sidecar on both sides. All their calls are decided alike, but for policies
-// about addresses.
+// plainCallers returns the names of the workloads that have no sidecar on either side. All their calls are decided alike, but
+// for policies about addresses.
 func (c *comparison) plainCallers() []string {
 	var out []string
 	for name := range c.after.plain {
@@ -109,7 +110,7 @@ func (o *opened) plainServer(sim simulate.Call, address string) (string, error) 
 		return "", err
 	}
 	sim.To = address
-	sim.Direct = p.Interception == model.InterceptNone || p.Type == model.ProxyRouter
+	sim.Direct = caller.Binds(p)
 	sim.Inbound = !sim.Direct
 	text, err := o.server(sim, p, w, 0)
 	if err != nil {
@@ -122,8 +123,14 @@ func (o *opened) plainServer(sim simulate.Call, address string) (string, error) 
 func (o *opened) endpointsOf(host model.Host, port string) []string {
 	if o.assignments == nil {
 		o.assignments = map[string]*endpointv3.ClusterLoadAssignment{}
+		read := map[*world]bool{} // proxies that are alike share one
 		for _, p := range o.proxies {
-			for _, a := range o.known(p).Endpoints {
+			w := o.known(p)
+			if read[w] {
+				continue
+			}
+			read[w] = true
+			for _, a := range w.Endpoints {
 				if o.assignments[a.GetClusterName()] == nil {
 					o.assignments[a.GetClusterName()] = a
 				}

@@ -14,7 +14,8 @@ import (
 
 // Populate adds to both sides the proxies of their workloads and routers. Templates become Pods: each gets an address, the
 // label of a Pod with a sidecar, and endpoints in the Services that select it. So the calls of a mesh can be tried that
-// exists only as files. The same workload gets the same address on both sides. A template whose Pods are there changes these instead.
+// exists only as files. The same workload gets the same address on both sides. A template that has made Pods changes those
+// instead.
 //
 // files is set if the objects come from files: then Pods are taken for injected, unless their label or annotation
 // sidecar.istio.io/inject is "false". In a cluster the label of injected Pods decides.

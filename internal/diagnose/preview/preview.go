@@ -127,13 +127,11 @@ func Compute(ctx context.Context, in Input) (*Report, error) {
 	if err := p.try(ctx, calls, whole); err != nil {
 		return nil, err
 	}
-	for _, issuer := range slices.Sorted(maps.Keys(before.assumed)) {
-		after.assumed[issuer] = true
-	}
+	maps.Copy(after.assumed, before.assumed)
 	if issuers := slices.Sorted(maps.Keys(after.assumed)); len(issuers) > 0 {
 		out.Notes = append(out.Notes, "tokens of "+strings.Join(issuers, ", ")+" count as signed, since keys of a jwksUri are not fetched: write keys into jwks to check signatures")
 	}
-	if len(in.Calls) == 0 && whole && len(out.Proxies) > 0 && len(calls) == 0 {
+	if whole && len(calls) == 0 && len(out.Proxies) > 0 {
 		out.Notes = append(out.Notes, "no call was tried, although proxies would be sent something: give calls that the change is about with --calls")
 	}
 	for _, f := range slices.Concat(before.compiled.Failures(), after.compiled.Failures()) {
@@ -225,10 +223,11 @@ func open(base *model.Mesh, s Side) (*opened, error) {
 
 // written returns the objects and templates that a user writes.
 func (s *Side) written() []model.Object {
-	out := slices.Clone(s.Objects)
-	if s.given != nil {
-		out = slices.Clone(s.given)
+	objects := s.given
+	if objects == nil {
+		objects = s.Objects
 	}
+	out := slices.Clone(objects)
 	for _, t := range s.Templates {
 		if changes, rolled := s.rolled[t.Key]; changes || !rolled {
 			out = append(out, t)

@@ -18,6 +18,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/resourcename"
+	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
 // touched is what the differing resources of a client are about.
@@ -108,7 +109,7 @@ func (t *touched) virtualHost(vh *routev3.VirtualHost) {
 		service = service || t.services[host]
 		hosts = append(hosts, host)
 	}
-	routeConfig, _, _ := strings.Cut(vh.GetName(), "/")
+	routeConfig := table.RouteConfigOf(vh.GetName())
 	port, ok := number(routeConfig[strings.LastIndexByte(routeConfig, ':')+1:])
 	if service || !ok {
 		return // the other domains are short names and addresses of the service
@@ -136,22 +137,28 @@ func (t *touched) listener(name string) {
 // serverNames touches the server names of the filter chains of a listener that differ.
 func (t *touched) serverNames(name string, d *resourceDiff) {
 	before, after := d.before.named(name), d.after.named(name)
-	for _, sides := range [][2]*listenerv3.Listener{{before, after}, {after, before}} {
-		if sides[0].GetTrafficDirection() == corev3.TrafficDirection_INBOUND {
-			return
-		}
-		others := map[string]bool{}
-		for _, chain := range sides[1].GetFilterChains() {
-			if len(chain.GetFilterChainMatch().GetServerNames()) > 0 {
-				others[encoded(chain)] = true
-			}
-		}
-		for _, chain := range sides[0].GetFilterChains() {
-			if len(chain.GetFilterChainMatch().GetServerNames()) > 0 && !others[encoded(chain)] {
-				t.chain(sides[0], chain)
-			}
+	was, is := namedChains(before), namedChains(after)
+	for content, chain := range was {
+		if is[content] == nil {
+			t.chain(before, chain)
 		}
 	}
+	for content, chain := range is {
+		if was[content] == nil {
+			t.chain(after, chain)
+		}
+	}
+}
+
+// namedChains returns the filter chains for server names of a listener for a workload's own calls, by their content.
+func namedChains(l *listenerv3.Listener) map[string]*listenerv3.FilterChain {
+	out := map[string]*listenerv3.FilterChain{}
+	for _, chain := range l.GetFilterChains() {
+		if l.GetTrafficDirection() != corev3.TrafficDirection_INBOUND && len(chain.GetFilterChainMatch().GetServerNames()) > 0 {
+			out[encoded(chain)] = chain
+		}
+	}
+	return out
 }
 
 func encoded(m proto.Message) string {

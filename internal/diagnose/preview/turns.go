@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// inTurn returns calls in an order in which any part of the beginning has as many callers and targets as possible: first one call of
-// each caller and one to each target, then the other combinations, in which callers and targets take turns. A target is what is called,
-// with method, path and headers.
+// inTurn orders calls so that any beginning of them has as many callers and targets as possible. One call of each caller and one
+// to each target come first. In the rest, callers and targets take turns. A target is what is called, with method, path and
+// headers.
 func inTurn(calls []Call) []Call {
 	type pair struct{ caller, target, diagonal, index int }
 	callers, targets := numbers{}, numbers{}

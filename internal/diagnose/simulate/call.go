@@ -57,8 +57,8 @@ type Call struct {
 	// Principal is the name in the client's certificate, usually a URI ("spiffe://..."). It counts if a filter chain
 	// ends mutual TLS. Empty: the client has no certificate.
 	Principal string `yaml:"principal,omitempty"`
-	// AssumeSigned is set if keys that the resources lack are unknown: those of a jwksUri are fetched when a mesh runs. Tokens of such
-	// issuers then count as signed.
+	// AssumeSigned counts tokens as signed if the resources lack the keys of their issuer: only a running mesh fetches those of
+	// a jwksUri.
 	AssumeSigned bool `yaml:"assumeSigned,omitempty"`
 	// At is the time at which tokens are checked; zero: now.
 	At time.Time `yaml:"at,omitempty"`
