@@ -100,7 +100,7 @@ func TestCopies(t *testing.T) {
 
 // TestLint checks the charts as 'helm lint' does.
 func TestLint(t *testing.T) {
-	for _, name := range []string{BaseChart, ControlPlaneChart, GatewayChart, CNIChart} {
+	for _, name := range allCharts {
 		t.Run(name, func(t *testing.T) {
 			kube, err := chartutil.ParseKubeVersion(KubeVersion)
 			require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestLint(t *testing.T) {
 // TestEveryValue renders each chart with each documented value set to another than its default. Each must change an
 // object, and the result must be valid.
 func TestEveryValue(t *testing.T) {
-	for _, name := range []string{BaseChart, ControlPlaneChart, GatewayChart, CNIChart} {
+	for _, name := range allCharts {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("testdata", name+".values.yaml"))
 			require.NoError(t, err)

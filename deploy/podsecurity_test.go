@@ -41,7 +41,7 @@ type podOf struct {
 func podsOf(t *testing.T, values map[string]map[string]any) []podOf {
 	t.Helper()
 	var out []podOf
-	for _, chart := range []string{BaseChart, ControlPlaneChart, GatewayChart, CNIChart} {
+	for _, chart := range allCharts {
 		files, err := Release{Name: chart, Chart: chart, Namespace: DefaultNamespace, Values: values[chart]}.Render()
 		require.NoError(t, err)
 		for _, f := range files {

@@ -17,16 +17,11 @@ import (
 // TestHTTP10 checks that each connection manager of sidecars and gateways accepts HTTP/1.0 if the mesh or the proxy asks for it,
 // and else none.
 func TestHTTP10(t *testing.T) {
-	var objects []model.Object
-	for _, doc := range []string{
+	objects := objectsOf(t,
 		`{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {clusterIP: 10.1.0.1, selector: {app: web}, ports: [{name: http, port: 80}]}}`,
 		`{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: gw, namespace: shop}, spec: {selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}}`,
 		`{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: gw, namespace: shop}, spec: {hosts: ["*"], gateways: [gw], http: [{route: [{destination: {host: web}}]}]}}`,
-	} {
-		o, problems := config.Decoder{}.FromYAML([]byte(doc))
-		require.Empty(t, problems)
-		objects = append(objects, o)
-	}
+	)
 	for name, test := range map[string]struct{ mesh, proxy, want bool }{
 		"neither": {}, "the mesh": {mesh: true, want: true}, "the proxy": {proxy: true, want: true},
 	} {
@@ -50,12 +45,35 @@ func TestHTTP10(t *testing.T) {
 	}
 }
 
+// objectsOf decodes documents of one object each.
+func objectsOf(t *testing.T, docs ...string) (out []model.Object) {
+	t.Helper()
+	for _, doc := range docs {
+		o, problems := config.Decoder{}.FromYAML([]byte(doc))
+		require.Empty(t, problems)
+		out = append(out, o)
+	}
+	return out
+}
+
+// decoded returns the messages of resources of one type.
+func decoded[R any, P interface {
+	*R
+	proto.Message
+}](t *testing.T, list []*resource.Encoded) (out []P) {
+	t.Helper()
+	for _, r := range list {
+		m := P(new(R))
+		require.NoError(t, proto.Unmarshal(r.Value(), m))
+		out = append(out, m)
+	}
+	return out
+}
+
 // managersOf lists the HTTP connection managers of listeners.
 func managersOf(t *testing.T, listeners []*resource.Encoded) (out []*hcmv3.HttpConnectionManager) {
 	t.Helper()
-	for _, r := range listeners {
-		l := &listenerv3.Listener{}
-		require.NoError(t, proto.Unmarshal(r.Value(), l))
+	for _, l := range decoded[listenerv3.Listener](t, listeners) {
 		chains := l.FilterChains
 		if l.DefaultFilterChain != nil {
 			chains = append(chains, l.DefaultFilterChain)

@@ -9,10 +9,8 @@ import (
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	upstreamhttpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -58,19 +56,11 @@ func TestIdleTimeouts(t *testing.T) {
 			if test.rule != "" {
 				docs = append(docs, `{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: all, namespace: shop}, spec: {host: "*.shop.svc.cluster.local", trafficPolicy: {connectionPool: `+test.rule+`}}}`)
 			}
-			var objects []model.Object
-			for _, doc := range docs {
-				o, problems := config.Decoder{}.FromYAML([]byte(doc))
-				require.Empty(t, problems)
-				objects = append(objects, o)
-			}
 			p := &Proxy{Type: model.ProxySidecar, Name: "p", Namespace: "shop", IP: "10.99.0.1"}
-			resources, failures := engine.Compile(mesh, objects, p.Model("cluster.local"))
+			resources, failures := engine.Compile(mesh, objectsOf(t, docs...), p.Model("cluster.local"))
 			require.Empty(t, failures)
 			requests := map[string]*durationpb.Duration{}
-			for _, r := range resources[resource.Cluster] {
-				c := &clusterv3.Cluster{}
-				require.NoError(t, proto.Unmarshal(r.Value(), c))
+			for _, c := range decoded[clusterv3.Cluster](t, resources[resource.Cluster]) {
 				for _, o := range within[*upstreamhttpv3.HttpProtocolOptions](t, c) {
 					requests[c.Name] = o.GetCommonHttpProtocolOptions().GetIdleTimeout()
 				}
@@ -79,9 +69,7 @@ func TestIdleTimeouts(t *testing.T) {
 				requireTimeout(t, want, requests[cluster], cluster)
 			}
 			proxies := 0
-			for _, r := range resources[resource.Listener] {
-				l := &listenerv3.Listener{}
-				require.NoError(t, proto.Unmarshal(r.Value(), l))
+			for _, l := range decoded[listenerv3.Listener](t, resources[resource.Listener]) {
 				for _, o := range within[*tcpproxyv3.TcpProxy](t, l) {
 					if o.GetCluster() == bytes {
 						requireTimeout(t, test.bytes, o.IdleTimeout, l.Name)

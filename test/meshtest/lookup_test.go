@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -22,18 +21,13 @@ import (
 
 // TestNamesResolveToFamiliesOfProxy checks which addresses of a name Envoy calls: those of the IP families that the proxy has.
 func TestNamesResolveToFamiliesOfProxy(t *testing.T) {
-	var objects []model.Object
-	for _, doc := range []string{
+	objects := objectsOf(t,
 		`{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: each, namespace: shop}, spec: {hosts: [each.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}}`,
 		`{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: one, namespace: shop}, spec: {hosts: [one.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS_ROUND_ROBIN}}`,
 		`{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: any, namespace: shop}, spec: {hosts: ["*.example.org"], ports: [{number: 80, name: http, protocol: HTTP}, {number: 443, name: tls, protocol: TLS}], resolution: DYNAMIC_DNS}}`,
 		`{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: gw, namespace: shop}, spec: {selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}, {port: {number: 443, name: tls, protocol: TLS}, hosts: ["*"], tls: {mode: PASSTHROUGH}}]}}`,
 		`{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: gw, namespace: shop}, spec: {hosts: ["a.example.org"], gateways: [gw], http: [{route: [{destination: {host: "*.example.org", port: {number: 80}}}]}], tls: [{match: [{sniHosts: [a.example.org]}], route: [{destination: {host: "*.example.org", port: {number: 443}}}]}]}}`,
-	} {
-		o, problems := config.Decoder{}.FromYAML([]byte(doc))
-		require.Empty(t, problems)
-		objects = append(objects, o)
-	}
+	)
 	const (
 		four = dnscommonv3.DnsLookupFamily_V4_PREFERRED
 		six  = dnscommonv3.DnsLookupFamily_AUTO
@@ -55,17 +49,13 @@ func TestNamesResolveToFamiliesOfProxy(t *testing.T) {
 				require.Empty(t, failures)
 				dns := map[string]dnscommonv3.DnsLookupFamily{}
 				var caches []*dfpcommonv3.DnsCacheConfig
-				for _, r := range resources[resource.Cluster] {
-					c := &clusterv3.Cluster{}
-					require.NoError(t, proto.Unmarshal(r.Value(), c))
+				for _, c := range decoded[clusterv3.Cluster](t, resources[resource.Cluster]) {
 					for _, d := range within[*dnsv3.DnsCluster](t, c) {
 						dns[c.Name] = d.DnsLookupFamily
 					}
 					caches = append(caches, within[*dfpcommonv3.DnsCacheConfig](t, c)...)
 				}
-				for _, r := range resources[resource.Listener] {
-					l := &listenerv3.Listener{}
-					require.NoError(t, proto.Unmarshal(r.Value(), l))
+				for _, l := range decoded[listenerv3.Listener](t, resources[resource.Listener]) {
 					caches = append(caches, within[*dfpcommonv3.DnsCacheConfig](t, l)...)
 				}
 				require.Equal(t, map[string]dnscommonv3.DnsLookupFamily{

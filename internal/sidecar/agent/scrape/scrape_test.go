@@ -33,6 +33,11 @@ envoy_istio_requests_total{__call="source|http|200||-|a|b|c|d"} 1
 envoy_istio_requests_total{__call="source|http|200||-|a|b|c|e"} 1
 `
 
+// scrapeRequest is a request of Prometheus.
+func scrapeRequest(t *testing.T) *http.Request {
+	return httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+}
+
 // TestLimitsConcurrentScrapes checks that clients which do not read their answers cannot make the agent use more memory.
 func TestLimitsConcurrentScrapes(t *testing.T) {
 	const most, all = 2, 6
@@ -118,7 +123,7 @@ func TestDoesNotScrapeTheSidecar(t *testing.T) {
 	t.Cleanup(s.Close)
 	port := portOf(s.Listener)
 	m := New(Options{Registry: prometheus.NewRegistry(), Apps: []App{{Port: port}}, Bind: "0.0.0.0", Log: slog.New(slog.DiscardHandler)})
-	ask := func() { m.readApps(httptest.NewRequest(http.MethodGet, "/", http.NoBody)) }
+	ask := func() { m.readApps(scrapeRequest(t)) }
 	ask()
 	require.EqualValues(t, 1, asked.Load())
 	m.OwnPorts = []uint16{port, 15090}
@@ -142,7 +147,7 @@ func TestSeveralAddresses(t *testing.T) {
 	}
 	apps := []App{serve("orders_total 7\n# EOF\n", http.StatusOK), serve("broken", http.StatusNotFound), serve("jobs_total 3", http.StatusOK)}
 	m := New(Options{Registry: prometheus.NewRegistry(), Apps: apps, Bind: "127.0.0.1", Log: slog.New(slog.DiscardHandler)})
-	got := m.readApps(httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+	got := m.readApps(scrapeRequest(t))
 	require.Equal(t, "orders_total 7\njobs_total 3\n", string(bytes.Join(got, nil)))
 	require.InDelta(t, 1, testutil.ToFloat64(m.failures.WithLabelValues("application")), 0)
 }
@@ -175,7 +180,7 @@ func TestFollowsTheApplication(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			target = c.target
 			m := &Merger{Options: Options{Bind: "127.0.0.1"}}
-			got, err := m.scrapeApp(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody), App{portOf(app.Listener), c.path})
+			got, err := m.scrapeApp(scrapeRequest(t), App{portOf(app.Listener), c.path})
 			if c.err != "" {
 				require.ErrorContains(t, err, c.err)
 				return
@@ -201,7 +206,7 @@ func TestWarnsOfTheApplication(t *testing.T) {
 		Log: slog.New(slog.NewTextHandler(&logged, nil)),
 	})
 	warnings := func() int {
-		m.readApps(httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+		m.readApps(scrapeRequest(t))
 		return strings.Count(logged.String(), "level=WARN")
 	}
 	require.Zero(t, warnings())
@@ -225,7 +230,7 @@ func TestScrapesEitherFamily(t *testing.T) {
 		app.Start()
 		t.Cleanup(app.Close)
 		m := &Merger{Options: Options{Bind: "::"}}
-		got, err := m.scrapeApp(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody), App{Port: portOf(l)})
+		got, err := m.scrapeApp(scrapeRequest(t), App{Port: portOf(l)})
 		require.NoError(t, err, host)
 		require.Equal(t, "orders_total 7\n", string(got))
 	}
