@@ -70,7 +70,7 @@ func TestGlobalValues(t *testing.T) {
 	}
 }
 
-// TestGlobalValuesOfOtherCharts checks that a chart that ours is a part of may have names of its own under global.
+// TestGlobalValuesOfOtherCharts checks that our charts, as parts of another one, accept its names under global.
 func TestGlobalValuesOfOtherCharts(t *testing.T) {
 	for _, name := range allCharts {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestNamespacesOfDigits(t *testing.T) {
 	}
 }
 
-// walk calls f for each field of an object with a value that is not an object.
+// walk calls f for each field of an object and of the objects in it.
 func walk(v any, f func(key string, v any)) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -129,7 +129,8 @@ func walk(v any, f func(key string, v any)) {
 	}
 }
 
-// TestResourcesOfSidecars checks that values change a part of the default resources, as with Istio's chart, and that null removes one.
+// TestResourcesOfSidecars checks that values change a part of the default resources, as with Istio's chart, and that null
+// removes one.
 func TestResourcesOfSidecars(t *testing.T) {
 	for values, want := range map[string]string{
 		"{}":                                    "{limits: {cpu: 2000m, memory: 1024Mi}, requests: {cpu: 100m, memory: 128Mi}}",
@@ -153,8 +154,8 @@ func TestResourcesOfSidecars(t *testing.T) {
 	require.ErrorContains(t, err, "at '/resources/limits/memory'", "the API server reads it as 0")
 }
 
-// TestValuesOfOlderCharts renders the charts with what 'helm upgrade --reuse-values' keeps: the defaults of an older chart, which lack
-// the newer ones.
+// TestValuesOfOlderCharts renders the charts with what 'helm upgrade --reuse-values' keeps: the defaults of an older chart,
+// which lack the newer ones.
 func TestValuesOfOlderCharts(t *testing.T) {
 	render := func(t *testing.T, name string, change func(values map[string]any)) map[string]string {
 		t.Helper()
@@ -196,7 +197,8 @@ func TestValuesOfOlderCharts(t *testing.T) {
 	})
 }
 
-// TestGKE checks what Google Kubernetes Engine needs: a quota for Pods with priority classes of the system, and its folder of plugins.
+// TestGKE checks what Google Kubernetes Engine needs: a quota for Pods with priority classes of the system, and its folder
+// of plugins.
 func TestGKE(t *testing.T) {
 	for name, tc := range map[string]struct {
 		values, folder string
@@ -280,7 +282,7 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// TestAnnotationsOfTags checks that the webhooks of tags have the annotations of those of the revision.
+// TestAnnotationsOfTags checks that the webhooks of a tag have the annotations of its revision's webhooks.
 func TestAnnotationsOfTags(t *testing.T) {
 	list := rendered(t, Release{Chart: ControlPlaneChart, Values: valuesOf(t, "{revisionTags: [prod], sidecarInjectorWebhookAnnotations: {admissions.enforcer/disabled: \"true\"}}")})
 	for _, name := range []string{"moonsail-injector", "istio-revision-tag-prod"} {

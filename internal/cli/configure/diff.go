@@ -56,10 +56,11 @@ objects of CHANGE are removed.
 
 The calls are those of --calls and --access-logs. Otherwise the command tries, from each workload, a
 call for each route of each service that the change may concern, and for each operation and header
-condition of a changed AuthorizationPolicy. Of more than --max-calls calls, it tries some of each workload
-and to each service. Workloads without a sidecar make calls in plain text, to services whose sidecars would
-be sent something. In files, workloads are the Deployments and other owners of Pods. If their Pods are
-there, as in a cluster, these are the workloads, and get what their owner in the change has.
+condition of a changed AuthorizationPolicy. If there are more than --max-calls calls, it tries some of each
+workload and some to each service. Workloads without a sidecar make calls in plain text, to services whose
+sidecars would be sent something. In files, workloads are the Deployments and other owners of Pods. If the
+Pods exist, as in a cluster, they are the workloads. An owner in the change gives them its labels,
+annotations and service account.
 
 With --traffic, a workload's calls are tried only to services that it calls, as the proxies' metrics have
 it, and to those whose calls its routes send there before or after the change. A control plane reads the

@@ -24,8 +24,8 @@ func unreadable(paths []string, err error) error {
 	return e
 }
 
-// readCluster reads all objects of a cluster, and the credentials that they name: those of one revision, with its MeshConfig, or all of them if
-// it is empty. flags explain errors. address is that of the API server.
+// readCluster reads the objects of a revision in a cluster, its MeshConfig, and the credentials that they name. An empty revision
+// means all objects. flags explain errors. address is that of the API server.
 func readCluster(ctx context.Context, flags *client.Cluster, access kube.Cluster, domain, root, revision string) (content *kube.Content, address string, err error) {
 	c, err := kube.Connect(access)
 	if err != nil {
@@ -45,7 +45,7 @@ func readCluster(ctx context.Context, flags *client.Cluster, access kube.Cluster
 	return content, c.Address(), nil
 }
 
-// meshConfigOf returns the name of the ConfigMap with the MeshConfig of a revision: one of its own, if it exists.
+// meshConfigOf returns the name of a revision's own ConfigMap with MeshConfig. It returns "", the default, if none exists.
 func meshConfigOf(ctx context.Context, c *kube.Client, root, revision string) (string, error) {
 	if revision == "" || revision == model.DefaultRevision {
 		return "", nil

@@ -281,7 +281,8 @@ func TestPurgeCountsObjects(t *testing.T) {
 	require.Contains(t, s.notes.String(), "also removed: 2 objects of kind VirtualService\n")
 }
 
-// TestUninstallCountsPods checks that users see which Pods lose their control plane: sidecars, and gateways, which lack the label of sidecars.
+// TestUninstallCountsPods checks that users see which Pods lose their control plane: sidecars, and gateways, which lack the
+// label of sidecars.
 func TestUninstallCountsPods(t *testing.T) {
 	const sidecars, routers = "Pods with sidecars that no longer get configuration: ", "Pods of gateways that no longer get configuration: "
 	pod := func(name, labels, annotations string) string {

@@ -80,7 +80,7 @@ func (o *operation) noOtherDefault(ctx context.Context, own string) error {
 // inherited are the fields of a revision's webhooks that those of its tags have, too.
 var inherited = [][]string{{"clientConfig", "caBundle"}, {"failurePolicy"}, {"reinvocationPolicy"}}
 
-// ownedDomains are those of annotations that tools write about the object itself.
+// ownedDomains are the domains of annotations that tools write about one object. A tag does not inherit them.
 var ownedDomains = []string{"kubectl.kubernetes.io/", "meta.helm.sh/", "moonsail.dev/"}
 
 // inherit copies fields of a revision's webhooks to those of a tag: the CA, so that the API server trusts them at once, and what

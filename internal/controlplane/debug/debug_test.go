@@ -349,7 +349,7 @@ func TestDashboard(t *testing.T) {
 	require.Equal(t, http.StatusOK, ask(tokens, "/debug", "0123456789abcdef"))
 }
 
-// TestUndecidedCall checks that a call which the simulator cannot decide is no wrong request.
+// TestUndecidedCall checks the status of a call that the simulator cannot decide. The request itself is right.
 func TestUndecidedCall(t *testing.T) {
 	w := httptest.NewRecorder()
 	answer(w, nil, explain.UndecidedError{Proxy: "web.shop", Err: errors.New("listener: filter x is unknown to the simulator")})

@@ -46,7 +46,8 @@ patch: {operation: MERGE, value: {route: {path_rewrite_policy: {name: x, typed_c
 	require.False(t, r.Alike())
 }
 
-// TestListenerFiltersThatDecideNothing checks that filters which read the client's address, or limit connections, do not end the preview.
+// TestListenerFiltersThatDecideNothing checks that filters which read the client's address, or limit connections, do not
+// end the preview.
 func TestListenerFiltersThatDecideNothing(t *testing.T) {
 	limit := envoyFilter("reviews", `{applyTo: LISTENER_FILTER, match: {context: SIDECAR_INBOUND}, patch: {operation: INSERT_FIRST, value: {name: limit,
 typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.listener.local_ratelimit.v3.LocalRateLimit, stat_prefix: x, token_bucket: {max_tokens: 10000, fill_interval: 1s}}}}}`)

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWorkloadsWithoutSidecars checks that their calls in plain text are tried, whether a label or an annotation switches injection off.
+// TestWorkloadsWithoutSidecars checks that their calls in plain text are tried, whether a label or an annotation switches
+// injection off.
 func TestWorkloadsWithoutSidecars(t *testing.T) {
 	const host = "reviews.shop.svc.cluster.local:9080"
 	strict := "apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: default, namespace: shop}\nspec: {selector: {matchLabels: {app: reviews}}, mtls: {mode: STRICT}}"

@@ -195,7 +195,7 @@ func proxyOf(typ model.ProxyType, w *model.Workload) *model.Proxy {
 	dns := w.Namespace + ".svc.cluster.local"
 	ports := w.NamedPorts
 	if w.Kind == model.KindWorkloadEntry {
-		ports = nil // its agent reports the ports of containers, of which it has none
+		ports = nil // agents report the ports of containers: a WorkloadEntry has none
 	}
 	return &model.Proxy{
 		ID:   fmt.Sprintf("%s~%s~%s.%s~%s", typ, w.Address(), w.Name, w.Namespace, dns),

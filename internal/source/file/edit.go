@@ -25,7 +25,7 @@ func (e Edit) Overlaps(other Edit) bool {
 
 // Edit returns the change that makes the correction of a problem. lines are those of its file. ok is false if there is none:
 //   - The problem has no correction, or its place is unknown.
-//   - The field is not a scalar of its own on one line.
+//   - The value is not a scalar, has an anchor or escapes, or takes several lines.
 //   - The correction is a number that JSON does not have.
 func (t *Tree) Edit(p problem.Problem, lines []string) (e Edit, ok bool) {
 	if p.Fix == (problem.Fix{}) || p.Fix.Number && !json.Valid([]byte(p.Fix.Value)) {

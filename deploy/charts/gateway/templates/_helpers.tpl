@@ -31,8 +31,8 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
 {{/*
-Refuses unknown names under global; these are those of all charts, which may share a file of values. Charts that this one is a part of
-have other names.
+Refuses unknown names under global. The list has the names of all charts, which may share a file of values. As a part of another chart
+this one accepts all names, since that chart may have its own.
 */}}
 {{- define "gateway.checkGlobal" -}}
 {{- if .Chart.IsRoot }}
