@@ -2,6 +2,7 @@ package inject
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -57,8 +58,8 @@ func (c *Config) Check(template *corev1.PodTemplateSpec, owner Owner) error {
 	return err
 }
 
-// render executes a template.
-func (r *request) render(name string) ([]byte, error) {
+// render executes a template. The result is a patch of a Pod.
+func (r *request) render(name string) (map[string]any, error) {
 	t, ok := r.parsed[name]
 	switch {
 	case ok:
@@ -70,7 +71,11 @@ func (r *request) render(name string) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("template %s: the result is not YAML: %w", name, err)
 		}
-		return patch, nil
+		var tree map[string]any
+		if err := json.Unmarshal(patch, &tree); err != nil {
+			return nil, fmt.Errorf("template %s: the result is not a Pod: %w", name, err)
+		}
+		return tree, nil
 	case name == SidecarTemplate:
 		p, err := r.sidecar()
 		if err != nil {
@@ -142,7 +147,11 @@ func reapply(merged, mine, injected *corev1.Pod) (*corev1.Pod, error) {
 			}
 		}
 	}
-	patch, err := asPatch(overrides)
+	tree, err := asPatch(overrides)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := json.Marshal(tree)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +160,7 @@ func reapply(merged, mine, injected *corev1.Pod) (*corev1.Pod, error) {
 	return merge(merged, patch)
 }
 
-// dropHandlers removes the handlers that overrides take the place of: a probe or hook with two handlers is invalid.
+// dropHandlers removes the handlers that overrides replace: a probe or hook with two handlers is invalid.
 func dropHandlers(containers, overrides []corev1.Container) {
 	for i := range overrides {
 		own, c := &overrides[i], find(containers, overrides[i].Name)

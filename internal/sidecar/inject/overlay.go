@@ -2,7 +2,6 @@ package inject
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -10,36 +9,33 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// overlay is the result of a template: a patch of a Pod, as JSON.
+// overlay is the result of a template: a patch of a Pod.
 type overlay struct {
 	name  string
-	patch []byte
+	tree  map[string]any
+	patch []byte // tree as JSON
 }
 
 // overlays returns the results of a Pod's templates, in their order.
 func (r *request) overlays() ([]overlay, error) {
 	var out []overlay
-	var patches []map[string]any
 	native := false
 	for _, name := range r.templatesOf(r.pod) {
-		text, err := r.render(name)
+		tree, err := r.render(name)
 		if err != nil {
 			return nil, err
 		}
-		var patch map[string]any
-		if err := json.Unmarshal(text, &patch); err != nil {
-			return nil, fmt.Errorf("template %s: the result is not a Pod: %w", name, err)
-		}
-		out, patches = append(out, overlay{name: name}), append(patches, patch)
-		native = native || r.native && hasNamed(specOf(patch), "initContainers", proxyContainer)
+		out = append(out, overlay{name: name, tree: tree})
+		native = native || r.native && hasNamed(specOf(tree), "initContainers", proxyContainer)
 	}
-	for i, patch := range patches {
+	for i := range out {
+		o := &out[i]
 		if native {
-			moveToNative(specOf(patch))
+			moveToNative(specOf(o.tree))
 		}
-		replaceSources(specOf(patch))
+		replaceSources(specOf(o.tree))
 		var err error
-		if out[i].patch, err = json.Marshal(patch); err != nil {
+		if o.patch, err = json.Marshal(o.tree); err != nil {
 			return nil, err
 		}
 	}
@@ -64,8 +60,8 @@ func hasNamed(spec map[string]any, field, name string) bool {
 	return slices.ContainsFunc(list, isNamed(name))
 }
 
-// moveToNative moves a template's changes of the sidecar to the init containers, where the native sidecar is. Templates that are written
-// for a sidecar among the containers change the native one, too.
+// moveToNative moves a template's changes of the sidecar to the init containers, where a native sidecar is. Such templates
+// are written for a sidecar among the containers.
 func moveToNative(spec map[string]any) {
 	containers, _ := spec["containers"].([]any)
 	i := slices.IndexFunc(containers, isNamed(proxyContainer))
@@ -74,13 +70,15 @@ func moveToNative(spec map[string]any) {
 	}
 	init, _ := spec["initContainers"].([]any)
 	spec["initContainers"] = append(init, containers[i])
-	if spec["containers"] = slices.Delete(containers, i, i+1); len(containers) == 1 {
+	if len(containers) == 1 {
 		delete(spec, "containers")
+	} else {
+		spec["containers"] = slices.Delete(containers, i, i+1)
 	}
 }
 
-// replaceSources makes each volume of a template replace the source that a volume of this name has. Merged, the volume would have two,
-// which Kubernetes refuses.
+// replaceSources makes each volume of a template replace the source of an earlier volume with its name. A merged volume
+// would have two sources, and Kubernetes refuses that.
 func replaceSources(spec map[string]any) {
 	volumes, _ := spec["volumes"].([]any)
 	for _, v := range volumes {
@@ -93,8 +91,8 @@ func replaceSources(spec map[string]any) {
 	}
 }
 
-// asPatch encodes a Pod as a patch. Empty lists, which would delete, are removed.
-func asPatch(p *corev1.Pod) ([]byte, error) {
+// asPatch returns a Pod as a patch. Empty lists, which would delete, are removed.
+func asPatch(p *corev1.Pod) (map[string]any, error) {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return nil, err
@@ -104,7 +102,7 @@ func asPatch(p *corev1.Pod) ([]byte, error) {
 		return nil, err
 	}
 	dropEmpty(m)
-	return json.Marshal(m)
+	return m, nil
 }
 
 // noise are fields that Go encodes although they are empty.
