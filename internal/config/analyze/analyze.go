@@ -283,6 +283,19 @@ func (x *index) addService(s *model.Service) {
 	x.byPlace[s.Namespace] = append(x.byPlace[s.Namespace], s)
 }
 
+// selected returns the workloads of a namespace that a selector selects. Labels of topology do not count: where workloads run
+// is not known.
+func (x *index) selected(ns string, selector map[string]string) []*model.Workload {
+	var out []*model.Workload
+	selector = model.WithoutTopology(selector)
+	for _, w := range x.workloads[ns] {
+		if model.SelectorMatches(selector, w.Labels) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
 // find returns the services of a host, which may be services of a wildcard. hidden reports that services exist, but none that
 // namespace ns may see.
 func (x *index) find(h model.Host, ns string) (found []*model.Service, hidden bool) {

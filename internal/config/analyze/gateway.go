@@ -206,14 +206,13 @@ func (c gatewayChecks) gateway(g *model.Gateway) {
 
 // routers are the workloads that a Gateway selects, at any place.
 func (c gatewayChecks) routers(g *model.Gateway) []*model.Workload {
-	var out []*model.Workload
 	selector := model.WithoutTopology(g.Selector)
+	if len(selector) == 0 {
+		return nil
+	}
+	var out []*model.Workload
 	for _, ns := range slices.Sorted(maps.Keys(c.workloads)) {
-		for _, w := range c.workloads[ns] {
-			if len(selector) > 0 && model.SelectorMatches(selector, w.Labels) {
-				out = append(out, w)
-			}
-		}
+		out = append(out, c.selected(ns, selector)...)
 	}
 	return out
 }

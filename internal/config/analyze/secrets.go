@@ -58,7 +58,7 @@ func (c secretChecks) withCAs(key model.Key, s *model.Secret) (model.Key, *model
 	return key, s
 }
 
-// unusable returns why a Secret has no key, or not all its CAs; empty: it has.
+// unusable returns what is wrong with a Secret's key pair, or with its CAs; empty: nothing.
 func unusable(key model.Key, s *model.Secret, pair bool) string {
 	if s == nil || s.Problem == model.NoSecret && s.CAProblem == model.NoSecret {
 		return fmt.Sprintf("%s %s: not found in namespace %s, so calls fail: create it, or correct the name", key.Kind, key.Name, key.Namespace)
@@ -68,14 +68,14 @@ func unusable(key model.Key, s *model.Secret, pair bool) string {
 		problem = s.Problem
 	}
 	switch {
-	case problem == "" && !pair && s.CALeftOut != "":
-		return fmt.Sprintf("%s %s: a part of its CAs is left out, so certificates under them are refused: %s; correct or remove them", key.Kind, key.Name, s.CALeftOut)
-	case problem == "" && pair && s.StapleProblem != "":
+	case problem != "":
+		return fmt.Sprintf("%s %s: unusable, so calls fail: %s", key.Kind, key.Name, problem)
+	case pair && s.StapleProblem != "":
 		return fmt.Sprintf("%s %s: no OCSP response is sent with its certificate: %s; correct or remove it", key.Kind, key.Name, s.StapleProblem)
-	case problem == "":
-		return ""
+	case !pair && s.CALeftOut != "":
+		return fmt.Sprintf("%s %s: a part of its CAs is left out, so certificates under them are refused: %s; correct or remove them", key.Kind, key.Name, s.CALeftOut)
 	}
-	return fmt.Sprintf("%s %s: unusable, so calls fail: %s", key.Kind, key.Name, problem)
+	return ""
 }
 
 // unread returns a message about workloads that may not have a key; empty: all may.
@@ -91,13 +91,11 @@ func (c secretChecks) unread(r *model.DestinationRule, s *model.Secret) string {
 // mayNotRead returns the service accounts of selected workloads that may not have a key. If a selector has labels of topology,
 // all accounts must lack it: which of them run at the place is not known.
 func (x *index) mayNotRead(s *model.Secret, ns string, selector map[string]string) []string {
-	anywhere, missing, able := model.WithoutTopology(selector), map[string]bool{}, false
-	for _, w := range x.workloads[ns] {
-		switch {
-		case !model.SelectorMatches(anywhere, w.Labels):
-		case s.MayRead(w.Account()):
+	missing, able := map[string]bool{}, false
+	for _, w := range x.selected(ns, selector) {
+		if s.MayRead(w.Account()) {
 			able = true
-		default:
+		} else {
 			missing[w.Account()] = true
 		}
 	}

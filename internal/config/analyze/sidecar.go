@@ -37,10 +37,7 @@ func (c ruleChecks) sidecar(s *model.Sidecar) {
 
 // selectsAny reports whether a workload has the labels, or whether none is known at all.
 func (c ruleChecks) selectsAny(ns string, selector map[string]string) bool {
-	selector = model.WithoutTopology(selector)
-	return !c.workloadsKnown(ns) || slices.ContainsFunc(c.workloads[ns], func(w *model.Workload) bool {
-		return model.SelectorMatches(selector, w.Labels)
-	})
+	return !c.workloadsKnown(ns) || len(c.selected(ns, selector)) > 0
 }
 
 // selectionElsewhere reports whether the services that an entry selects may be in other files.

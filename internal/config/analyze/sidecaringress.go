@@ -30,7 +30,7 @@ func (c gatewayChecks) ingress(s *model.Sidecar) {
 // mutualAt is the mode of mutual TLS at a port of workloads that a Sidecar selects; "": it is
 // switched off at all of them. Where no workload is known, it is that of one with the labels.
 func (c gatewayChecks) mutualAt(s *model.Sidecar, port uint32) model.MTLSMode {
-	selected := c.selected(s)
+	selected := c.labelsSelected(s)
 	if len(selected) == 0 {
 		selected = []map[string]string{s.Selector}
 	}
@@ -42,17 +42,15 @@ func (c gatewayChecks) mutualAt(s *model.Sidecar, port uint32) model.MTLSMode {
 	return ""
 }
 
-// selected are the labels of workloads that a Sidecar selects, if they run at the place that its labels of topology name.
-func (c gatewayChecks) selected(s *model.Sidecar) []map[string]string {
+// labelsSelected are the labels of workloads that a Sidecar selects, if they run at the place that its labels of topology
+// name.
+func (c gatewayChecks) labelsSelected(s *model.Sidecar) []map[string]string {
 	var out []map[string]string
-	selector := model.WithoutTopology(s.Selector)
-	for _, w := range c.workloads[s.Namespace] {
-		if model.SelectorMatches(selector, w.Labels) {
-			labels := map[string]string{}
-			maps.Copy(labels, w.Labels)
-			maps.Copy(labels, s.Selector)
-			out = append(out, labels)
-		}
+	for _, w := range c.selected(s.Namespace, s.Selector) {
+		labels := map[string]string{}
+		maps.Copy(labels, w.Labels)
+		maps.Copy(labels, s.Selector)
+		out = append(out, labels)
 	}
 	return out
 }
