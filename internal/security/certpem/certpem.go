@@ -3,6 +3,7 @@ package certpem
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -30,9 +31,9 @@ func Decode(text []byte) ([]*x509.Certificate, error) {
 }
 
 // DecodeRoots decodes CA certificates like Decode, but leaves out those that cannot be read: Envoy and OpenSSL accept some
-// that Go does not, such as those with a negative serial number. leftOut describes them; it is empty if there are none. An
-// error means that no certificate is left.
-func DecodeRoots(text []byte) (list []*x509.Certificate, leftOut string, err error) {
+// that Go does not, such as those with a negative serial number. leftOut describes them; it is nil if there are none. err
+// means that no certificate is left.
+func DecodeRoots(text []byte) (list []*x509.Certificate, leftOut, err error) {
 	var reasons []string
 	n := 0
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -46,14 +47,13 @@ func DecodeRoots(text []byte) (list []*x509.Certificate, leftOut string, err err
 			list = append(list, c)
 		}
 	}
-	leftOut = strings.Join(reasons, "; ")
-	switch {
-	case len(list) > 0:
-		return list, leftOut, nil
-	case leftOut != "":
-		return nil, leftOut, errors.New(leftOut)
+	if len(reasons) > 0 {
+		leftOut = errors.New(strings.Join(reasons, "; "))
 	}
-	return nil, "", errors.New("no certificate in PEM")
+	if len(list) == 0 {
+		return nil, nil, cmp.Or(leftOut, errors.New("no certificate in PEM"))
+	}
+	return list, leftOut, nil
 }
 
 // Encode encodes certificates in order.

@@ -38,23 +38,14 @@ func (a *Authority) read() (*material, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.RootFile, err)
 	}
-	a.noteRoots(leftOut)
+	if a.rootErrors.New(leftOut) {
+		o.Log.Warn("a part of the mesh's roots is left out: proxies under them are refused", "from", o.RootFile, "reasons", leftOut)
+	}
 	m, err := a.newMaterial(&pair, chain, roots)
 	if err != nil {
 		return nil, fmt.Errorf("%s and %s: %w", o.CertFile, o.RootFile, err)
 	}
 	return m, nil
-}
-
-// noteRoots logs, once, roots that cannot be read.
-func (a *Authority) noteRoots(leftOut string) {
-	var err error
-	if leftOut != "" {
-		err = errors.New(leftOut)
-	}
-	if a.rootErrors.New(err) {
-		a.opts.Log.Warn("a part of the mesh's roots is left out: proxies under them are refused", "from", a.opts.RootFile, "reasons", leftOut)
-	}
 }
 
 // Pauses between attempts to reach a Workload API.

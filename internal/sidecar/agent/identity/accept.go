@@ -27,7 +27,7 @@ func (r *Renewer) accept(key crypto.Signer, answer []string) (*Secrets, error) {
 		if err != nil {
 			return nil, fmt.Errorf("roots: %w", err)
 		}
-		if leftOut != "" {
+		if leftOut != nil {
 			r.Log.Warn("a part of the CA's roots is left out: peers under them are refused", "from", r.place(), "reasons", leftOut)
 		}
 		roots = certpem.Encode(list...)

@@ -104,7 +104,7 @@ type Renewer struct {
 	problem  error         // the last error; nil after a success
 	attempts int           // failures since the last success
 	renewAt  time.Time
-	leftOut  string // why secrets do not have all roots of the file; empty: they have
+	leftOut  error // why secrets do not have all roots of the file; nil: they have
 }
 
 // New reads the roots and checks the options. Run gets the certificate.

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -14,31 +15,28 @@ import (
 )
 
 // readRoots reads a file of CA certificates, and drops other content. leftOut describes certificates that cannot be read.
-func readRoots(file string) (roots []byte, leftOut string, err error) {
+func readRoots(file string) (roots []byte, leftOut, err error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return nil, "", fmt.Errorf("roots of the mesh: %w", err)
+		return nil, nil, fmt.Errorf("roots of the mesh: %w", err)
 	}
 	list, leftOut, err := certpem.DecodeRoots(content)
 	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", file, err)
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return certpem.Encode(list...), leftOut, nil
 }
 
 // noteRoots logs, once, roots that cannot be read.
-func (r *Renewer) noteRoots(from, leftOut string, err error) {
+func (r *Renewer) noteRoots(from string, leftOut, err error) {
 	if err == nil {
 		r.mu.Lock()
 		r.leftOut = leftOut
 		r.mu.Unlock()
 	}
-	if err == nil && leftOut != "" {
-		err = errors.New(leftOut)
-	}
 	switch {
-	case !r.rootErrors.New(err):
-	case leftOut != "":
+	case !r.rootErrors.New(cmp.Or(err, leftOut)):
+	case err == nil:
 		r.Log.Warn("a part of the mesh's roots is left out: peers under them are refused", "from", from, "reasons", leftOut)
 	default:
 		r.Log.Warn("the mesh's roots stay unchanged", "from", from, "error", err)

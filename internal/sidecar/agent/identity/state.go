@@ -35,7 +35,10 @@ type Root struct {
 func (r *Renewer) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	st := State{From: r.place(), RenewAt: r.renewAt, Attempts: r.attempts, ID: r.secrets.id(), Got: r.secrets.got, LeftOut: r.leftOut}
+	st := State{From: r.place(), RenewAt: r.renewAt, Attempts: r.attempts, ID: r.secrets.id(), Got: r.secrets.got}
+	if r.leftOut != nil {
+		st.LeftOut = r.leftOut.Error()
+	}
 	if r.problem != nil {
 		st.Problem = r.problem.Error()
 	}
