@@ -1,6 +1,7 @@
 package certfile
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -79,14 +80,12 @@ func Authorities(text []byte) (kept []byte, leftOut string, err error) {
 	}
 	leftOut = strings.Join(reasons, "; ")
 	switch {
-	case len(reasons) == 0 && len(kept) > 0:
+	case len(kept) == 0:
+		return nil, "", errors.New(cmp.Or(leftOut, "has no certificate in PEM"))
+	case leftOut == "":
 		return text, "", nil
-	case len(kept) > 0:
-		return kept, leftOut, nil
-	case len(reasons) > 0:
-		return nil, "", errors.New(leftOut)
 	}
-	return nil, "", errors.New("has no certificate in PEM")
+	return kept, leftOut, nil
 }
 
 // CheckRevoked checks lists of revoked certificates, one or more. Envoy takes those of

@@ -45,8 +45,8 @@ type basicResponse struct {
 
 var basicType = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 48, 1, 1}
 
-// CheckStaple checks an OCSP response in DER as Envoy does, which otherwise refuses the whole certificate: it succeeded, and
-// is for the first certificate of a chain alone. Clients check its signature and its age.
+// CheckStaple checks an OCSP response in DER. With one that fails, Envoy refuses the whole certificate. The response must
+// report success, and be for the first certificate of the chain alone. Clients check its signature and its age.
 func CheckStaple(chain, staple []byte) error {
 	block, _ := pem.Decode(chain)
 	if block == nil {

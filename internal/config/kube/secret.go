@@ -45,13 +45,7 @@ func Secret(in convert.Cluster, o *corev1.Secret) (*model.Secret, problem.List) 
 	out := &model.Secret{Meta: c.Meta}
 	out.Annotations = nil // kubectl's copy of the whole Secret may be there
 	data := secretData(o)
-	certificate, key, staple, err := keyPair(data)
-	if err != nil {
-		out.Problem = err.Error()
-	} else {
-		out.Certificate, out.PrivateKey = certificate, model.NewPrivateKey(key)
-		setStaple(out, staple)
-	}
+	keyPair(out, data)
 	authorities(out, data)
 	if o.Type == corev1.SecretTypeDockerConfigJson {
 		out.Login = login(data)
@@ -108,22 +102,25 @@ func secretData(o *corev1.Secret) map[string]string {
 	return out
 }
 
-func keyPair(data map[string]string) (certificate, key, staple string, err error) {
+// keyPair decodes a certificate, its key and its OCSP response.
+func keyPair(out *model.Secret, data map[string]string) {
 	for _, f := range keyPairFields {
-		certificate, key = data[f.certificate], data[f.key]
+		certificate, key := data[f.certificate], data[f.key]
 		if certificate == "" || key == "" {
 			continue
 		}
-		refused, err := certfile.CheckPair([]byte(certificate), []byte(key))
-		if err != nil {
-			return "", "", "", fmt.Errorf("its %s and %s are not a certificate and its key: %w", f.certificate, f.key, err)
+		switch refused, err := certfile.CheckPair([]byte(certificate), []byte(key)); {
+		case err != nil:
+			out.Problem = fmt.Sprintf("its %s and %s are not a certificate and its key: %v", f.certificate, f.key, err)
+		case refused != "":
+			out.Problem = fmt.Sprintf("its %s is %s; Envoy refuses it", f.key, refused)
+		default:
+			out.Certificate, out.PrivateKey = certificate, model.NewPrivateKey(key)
+			setStaple(out, data[f.staple])
 		}
-		if refused != "" {
-			return "", "", "", fmt.Errorf("its %s is %s; Envoy refuses it", f.key, refused)
-		}
-		return certificate, key, data[f.staple], nil
+		return
 	}
-	return "", "", "", fmt.Errorf("it has neither tls.crt and tls.key nor cert and key (it has %s)", fieldNames(data))
+	out.Problem = fmt.Sprintf("it has neither tls.crt and tls.key nor cert and key (it has %s)", fieldNames(data))
 }
 
 // setStaple sets an OCSP response, unless Envoy would refuse the certificate with it.
