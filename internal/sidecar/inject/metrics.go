@@ -45,7 +45,7 @@ func targetsOf(text string) ([]metricsTarget, error) {
 		}
 		port, path, _ := strings.Cut(entry, ":")
 		port = strings.TrimSpace(port)
-		if err := checkPort(metricsTargets, port); err != nil {
+		if _, err := parsePort(metricsTargets, port); err != nil {
 			return nil, err
 		}
 		if len(out) == maxTargets {
@@ -54,13 +54,6 @@ func targetsOf(text string) ([]metricsTarget, error) {
 		out = append(out, metricsTarget{port, cmp.Or(strings.TrimSpace(path), "/metrics")})
 	}
 	return out, nil
-}
-
-func checkPort(annotation, text string) error {
-	if n, err := strconv.ParseUint(text, 10, 16); err != nil || n == 0 {
-		return fmt.Errorf("annotation %s: invalid port %q: use 1 to 65535", annotation, text)
-	}
-	return nil
 }
 
 // moveMetrics makes Prometheus scrape the agent, and stores where the application's metrics are.
@@ -82,7 +75,7 @@ func (r *request) moveMetrics(pod *corev1.Pod, sidecar *corev1.Container) error 
 		return err
 	}
 	if m.Port != "" {
-		if err := checkPort(metricsPort, m.Port); err != nil {
+		if _, err := parsePort(metricsPort, m.Port); err != nil {
 			return err
 		}
 	}

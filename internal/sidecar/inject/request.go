@@ -119,12 +119,9 @@ func (r *request) readStatusPort() error {
 	if !ok || text == "0" {
 		return nil
 	}
-	n, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || n == 0 {
-		return fmt.Errorf("annotation %s: invalid port %q: use 1 to 65535", annotationStatusPort, text)
-	}
-	r.statusPort = int(n)
-	return nil
+	var err error
+	r.statusPort, err = parsePort(annotationStatusPort, text)
+	return err
 }
 
 // readUser reads the user of the sidecar from a container of the Pod that changes the sidecar. Its connections belong
@@ -141,6 +138,14 @@ func parseBool(annotation, text string) (bool, error) {
 		return false, fmt.Errorf("annotation %s: invalid value %q: use true or false", annotation, text)
 	}
 	return v, nil
+}
+
+func parsePort(annotation, text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("annotation %s: invalid port %q: use 1 to 65535", annotation, text)
+	}
+	return int(n), nil
 }
 
 // status is the annotation with the names of what was injected.
