@@ -68,9 +68,10 @@ type Config struct {
 	// HookKey returns the unguessable end of the path of an application's hook at the agent; nil: a random one.
 	HookKey func() string `json:"-"`
 
-	parsed map[string]*template.Template
-	never  []labels.Selector
-	always []labels.Selector
+	parsed       map[string]*template.Template
+	intercepting map[string]string // see interceptionValues
+	never        []labels.Selector
+	always       []labels.Selector
 }
 
 // CNI describes the CNI plugin that sets the rules of interception.
@@ -146,7 +147,8 @@ func (c *Config) Prepare() error {
 	if err := c.checkResources(); err != nil {
 		return err
 	}
-	if _, err := intercept.Default().Annotated(c.interceptionValues()).Parse(); err != nil {
+	c.intercepting = c.interceptionValues()
+	if _, err := intercept.Default().Annotated(c.intercepting).Parse(); err != nil {
 		return fmt.Errorf("values.global.proxy, for %w", err)
 	}
 	var err error
@@ -204,7 +206,7 @@ func (c *Config) templatesOf(pod *corev1.Pod) []string {
 
 // interception returns the settings of a Pod's interception.
 func (c *Config) interception(pod *corev1.Pod, pc *meshconfig.ProxyConfig) (intercept.Settings, error) {
-	s := intercept.Default().Annotated(c.interceptionValues())
+	s := intercept.Default().Annotated(c.intercepting)
 	s.Mode = pc.GetInterceptionMode().String()
 	if p := c.ProxyConfigs; p != nil {
 		setPort(&s.OutboundPort, p.OutboundPort)
@@ -215,7 +217,7 @@ func (c *Config) interception(pod *corev1.Pod, pc *meshconfig.ProxyConfig) (inte
 	return s, err
 }
 
-// meshInterception names the settings of interception in Istio's values global.proxy, and the annotations of Pods that precede them.
+// meshInterception maps settings of interception in Istio's values global.proxy to the annotations of Pods that precede them.
 var meshInterception = map[string]string{
 	"includeIPRanges": "includeOutboundIPRanges", "excludeIPRanges": "excludeOutboundIPRanges",
 	"includeInboundPorts": "includeInboundPorts", "excludeInboundPorts": "excludeInboundPorts",

@@ -60,7 +60,7 @@ func (r *request) labels() map[string]string {
 func (r *request) annotations() map[string]string {
 	out := map[string]string{model.LabelRevision: cmp.Or(r.Revision, model.DefaultRevision)}
 	if r.CNI.Enabled { // istio-cni reads them
-		for name, v := range r.interceptionValues() {
+		for name, v := range r.intercepting {
 			if _, ok := r.pod.Annotations[name]; !ok {
 				out[name] = v
 			}
@@ -202,8 +202,8 @@ func (r *request) proxy(resources corev1.ResourceRequirements) (*corev1.Containe
 		Resources: resources, VolumeMounts: mounts, ReadinessProbe: probe, SecurityContext: r.security(),
 	}
 	if r.native || probe != nil && !r.router {
-		// Later containers start when a native sidecar is ready. The kubelet asks for readiness of any sidecar as soon as
-		// this probe succeeds, not a period of the readiness probe later.
+		// Containers after a native sidecar start when this probe succeeds. For any sidecar, the kubelet then asks for
+		// readiness at once, not a period later.
 		c.StartupProbe = &corev1.Probe{
 			ProbeHandler: ready(), PeriodSeconds: 1, TimeoutSeconds: 3, FailureThreshold: 600,
 		}
