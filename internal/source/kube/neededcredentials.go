@@ -162,10 +162,10 @@ func addGateway(snap *store.Snapshot, o model.Object, into map[model.Key]*secret
 	if len(granted)+len(g.Credentials(g.Namespace)) == 0 {
 		return
 	}
-	served := false
+	served, selector := false, model.WithoutTopology(g.Selector)
 	for w := range snap.All(model.KindPod) {
-		if pod, ok := w.(*model.Workload); ok && servesGateway(pod, g) {
-			addRouter(g, pod, granted, into)
+		if pod, ok := w.(*model.Workload); ok && servesGateway(pod, g, selector) {
+			addRouter(g, selector, pod, granted, into)
 			served = true
 		}
 	}
@@ -198,21 +198,20 @@ func grantedTo(snap *store.Snapshot, g *model.Gateway, k model.Key) bool {
 }
 
 // servesGateway reports whether a Pod may be a router of a Gateway. A Gateway without a selector applies to all
-// routers; it counts only in its own namespace, because its routers are unknown. Labels of topology do not count: routers at
-// other places may read the key, but do not get it (see addAccounts).
-func servesGateway(pod *model.Workload, g *model.Gateway) bool {
+// routers; it counts only in its own namespace, because its routers are unknown. selector is the Gateway's without labels of
+// topology: routers at other places may read the key, but do not get it (see addAccounts).
+func servesGateway(pod *model.Workload, g *model.Gateway, selector map[string]string) bool {
 	ns := g.Namespace
 	if g.Kind == model.KindListenerSet {
 		ns = g.Parent.Namespace
 	}
-	selector := model.WithoutTopology(g.Selector)
 	if len(selector) == 0 || g.OwnNamespace {
 		return pod.Namespace == ns && model.SelectorMatches(selector, pod.Labels)
 	}
 	return model.SelectorMatches(selector, pod.Labels)
 }
 
-func addRouter(g *model.Gateway, pod *model.Workload, granted []model.Key, into map[model.Key]*secretWatch) {
+func addRouter(g *model.Gateway, selector map[string]string, pod *model.Workload, granted []model.Key, into map[model.Key]*secretWatch) {
 	for _, key := range granted { // the author of the grant trusts the Gateway's namespace
 		if key.Kind == model.KindConfigMap {
 			wantSecret(into, g.Namespace, model.NeededSecret{Key: key})
@@ -227,7 +226,7 @@ func addRouter(g *model.Gateway, pod *model.Workload, granted []model.Key, into 
 			continue
 		}
 		w.readers[pod.Account()] = true
-		if len(model.WithoutTopology(g.Selector)) > 0 && g.Namespace == pod.Namespace {
+		if len(selector) > 0 && g.Namespace == pod.Namespace {
 			w.trusted[pod.Account()] = true
 		}
 	}
