@@ -36,7 +36,11 @@ func (t *Tracker) gatewayObjects() (all map[model.Key]gatewayObject, count int) 
 	for k, o := range t.objects {
 		if o.seen.GatewayRefs != nil {
 			d, decided := t.deployments[k]
-			all[k] = gatewayObject{o.seen.GatewayRefs, o.seen.Generation, o.seen.Problems, o.seen.InForce, o.seen.Salvaged, d, t.deciding && !decided && k.Kind == model.KindKubernetesGateway}
+			all[k] = gatewayObject{
+				Refs: o.seen.GatewayRefs, generation: o.seen.Generation, problems: o.seen.Problems,
+				inForce: o.seen.InForce, partial: o.seen.Salvaged,
+				deployment: d, undecided: t.deciding && !decided && k.Kind == model.KindKubernetesGateway,
+			}
 		}
 	}
 	return all, t.gatewayObject

@@ -113,7 +113,7 @@ func acceptedListener(l *gatewayapi.ListenerRef) condition {
 		return condition{typeAccepted, false, "UnsupportedProtocol", fmt.Sprintf("protocol %s: not supported by Moonsail", l.Protocol)}
 	}
 	if t := l.Trouble(); t.Text != "" {
-		return condition{typeAccepted, false, "UnsupportedValue", fmt.Sprintf("tls.%s: %s", t.Field, t.Text)}
+		return condition{typeAccepted, false, unsupportedValue, fmt.Sprintf("tls.%s: %s", t.Field, t.Text)}
 	}
 	return condition{typeAccepted, true, "Accepted", ""}
 }
