@@ -125,19 +125,19 @@ func (i *Installer) copyProgram() (bool, error) {
 		}
 		return false, nil
 	}
-	_ = i.removeOldCopies(time.Now()) // the next copy tries again
+	_ = i.removeOldCopies() // the next copy tries again
 	return true, place(target, text, 0o755)
 }
 
 // copyTime is more than a copy takes. A file that is older belongs to an agent that was killed.
 const copyTime = time.Minute
 
-// removeOldCopies removes unfinished copies of the plugin, which is large. NetDir is left alone: a file there may have the only copy of
-// another program's content.
-func (i *Installer) removeOldCopies(now time.Time) error {
+// removeOldCopies removes unfinished copies of the plugin: each is large. It leaves NetDir alone. A temporary file there may
+// have the only copy of what another program wrote.
+func (i *Installer) removeOldCopies() error {
 	files, err := filepath.Glob(filepath.Join(i.BinDir, temporaryFiles))
 	for _, file := range files {
-		if info := statOf(file); info != nil && now.Sub(info.ModTime()) > copyTime {
+		if info := statOf(file); info != nil && time.Since(info.ModTime()) > copyTime {
 			err = errors.Join(err, os.Remove(file))
 		}
 	}
@@ -199,7 +199,7 @@ func (i *Installer) Remove() error {
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
-	return errors.Join(err, i.removeOldCopies(time.Now()))
+	return errors.Join(err, i.removeOldCopies())
 }
 
 // Intervals of Run.

@@ -189,8 +189,8 @@ func TestInstallAndRemove(t *testing.T) {
 	}
 }
 
-// TestUnfinishedCopiesAreRemoved checks that copies of agents that were killed do not fill the node's disk, and that a copy that another agent
-// writes stays.
+// TestUnfinishedCopiesAreRemoved checks that copies of agents that were killed do not fill the node's disk, and that a copy that
+// another agent writes stays.
 func TestUnfinishedCopiesAreRemoved(t *testing.T) {
 	i := newInstaller(t)
 	write(t, i.NetDir, "10-net.conflist", list(bridge))
