@@ -44,7 +44,7 @@ func parseKey(text json.RawMessage) (key, error) {
 	public := map[string]string{}
 	for _, name := range verifying {
 		var text string
-		if json.Unmarshal(k.members[name], &text) == nil { // for Envoy, other values of kid and alg are none
+		if json.Unmarshal(k.members[name], &text) == nil { // Envoy ignores a kid or alg that is not a string
 			public[name] = strings.TrimRight(text, "=") // some issuers pad base64
 		}
 	}
@@ -72,7 +72,7 @@ func normalize(k map[string]string) error {
 	case "":
 		return errors.New("has no kty")
 	case "RSA":
-		return normalizeRSA(k, alg == "" || strings.HasPrefix(alg, "RS") || strings.HasPrefix(alg, "PS"))
+		return checkRSA(k, alg)
 	case "EC":
 		return normalizeEC(k, alg)
 	case "OKP":
@@ -97,8 +97,8 @@ func normalize(k map[string]string) error {
 
 var errOtherType = errors.New("has an alg for other types of keys")
 
-func normalizeRSA(k map[string]string, fits bool) error {
-	if !fits {
+func checkRSA(k map[string]string, alg string) error {
+	if alg != "" && !strings.HasPrefix(alg, "RS") && !strings.HasPrefix(alg, "PS") {
 		return errOtherType
 	}
 	if k["n"] == "" || k["e"] == "" {
