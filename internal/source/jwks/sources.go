@@ -173,10 +173,11 @@ func (k *Cache) take(r result) {
 		return
 	}
 	every := cmp.Or(k.Refresh, refreshEvery)
-	if leftOut := r.keys.LeftOut(); leftOut != "" && leftOut != s.leftOut {
+	leftOut := r.keys.LeftOut()
+	if leftOut != "" && leftOut != s.leftOut {
 		k.Log.Warn("keys of tokens cannot be read: tokens signed with them are refused", "from", r.name, "reasons", leftOut)
 	}
-	s.failures, s.keys, s.leftOut = 0, r.keys.Public(), r.keys.LeftOut()
+	s.failures, s.keys, s.leftOut = 0, r.keys.Public(), leftOut
 	s.due = time.Now().Add(every - rand.N(every/10+1))
 	k.send(r.name, s, "")
 }
