@@ -81,9 +81,9 @@ func (c *conv) headerFilter(at problem.Path, f *gatewayv1.HTTPRouteFilter, out *
 func (c *conv) headerChanges(at problem.Path, f *gatewayv1.HTTPHeaderFilter) model.HeaderOps {
 	values := func(at problem.Path, list []gatewayv1.HTTPHeader) []model.HeaderValue {
 		var out []model.HeaderValue
-		var seen seenNames
+		seen := map[string]bool{}
 		for i, h := range list {
-			if c.repeated(at.Index(i).Field("name"), &seen, strings.ToLower(string(h.Name))) {
+			if c.repeated(at.Index(i).Field("name"), seen, strings.ToLower(string(h.Name))) {
 				continue
 			}
 			c.plainHeader(at.Index(i).Field("name"), string(h.Name))

@@ -218,7 +218,7 @@ func (c *conv) listenerOptions(at problem.Path, options map[gatewayv1.Annotation
 	}
 }
 
-// passingOptions warns of the options of a listener that passes connections on, which are none of Moonsail's.
+// passingOptions warns of all options of a listener that passes connections on: none has an effect.
 func (c *conv) passingOptions(at problem.Path, options map[gatewayv1.AnnotationKey]gatewayv1.AnnotationValue) {
 	for _, name := range slices.Sorted(maps.Keys(options)) {
 		if name == optionProtocol && options[name] == autoPassthrough {

@@ -148,9 +148,9 @@ func (c *conv) match(at problem.Path, m *gatewayv1.HTTPRouteMatch) model.HTTPMat
 		out.Method = &model.StringMatch{Kind: model.MatchExact, Value: string(*m.Method)}
 	}
 	out.Headers = c.headerMatches(at.Field("headers"), m.Headers)
-	var seen seenNames
+	seen := map[string]bool{}
 	for i, q := range m.QueryParams {
-		if c.repeated(at.Field("queryParams").Index(i).Field("name"), &seen, string(q.Name)) {
+		if c.repeated(at.Field("queryParams").Index(i).Field("name"), seen, string(q.Name)) {
 			continue
 		}
 		kind := gatewayv1.QueryParamMatchExact
@@ -163,16 +163,14 @@ func (c *conv) match(at problem.Path, m *gatewayv1.HTTPRouteMatch) model.HTTPMat
 	return out
 }
 
-// seenNames are names of the earlier entries of a list.
-type seenNames []string
-
-// repeated reports whether an earlier entry has the name. By the Gateway API only the first one counts.
-func (c *conv) repeated(at problem.Path, seen *seenNames, name string) bool {
-	if slices.Contains(*seen, name) {
+// repeated reports whether an earlier entry has the name, and adds it to those that were seen. By the Gateway API only the
+// first one counts.
+func (c *conv) repeated(at problem.Path, seen map[string]bool, name string) bool {
+	if seen[name] {
 		c.Warnf(code.NoEffect, at, "an earlier entry has the name %q too, so this one has no effect; remove one of the two", name)
 		return true
 	}
-	*seen = append(*seen, name)
+	seen[name] = true
 	return false
 }
 
@@ -180,9 +178,9 @@ func byName(a, b model.HeaderMatch) int { return strings.Compare(a.Name, b.Name)
 
 func (c *conv) headerMatches(at problem.Path, list []gatewayv1.HTTPHeaderMatch) []model.HeaderMatch {
 	var out []model.HeaderMatch
-	var seen seenNames
+	seen := map[string]bool{}
 	for i, h := range list {
-		if c.repeated(at.Index(i).Field("name"), &seen, strings.ToLower(string(h.Name))) {
+		if c.repeated(at.Index(i).Field("name"), seen, strings.ToLower(string(h.Name))) {
 			continue
 		}
 		kind := gatewayv1.HeaderMatchExact

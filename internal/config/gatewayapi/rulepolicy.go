@@ -13,8 +13,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Retries of the Gateway API if the rule does not set them: what is retried always, and how often. It is what Istio retries,
-// and connections that are reset or give no answer in time, as the Gateway API requires.
+// Retries of the Gateway API if the rule does not set them: what is retried always, and how often. It is what Istio retries.
+// The Gateway API also requires retries of connections that are reset or give no answer in time.
 const (
 	defaultRetryOn       = "connect-failure,refused-stream,unavailable,cancelled,reset"
 	defaultRetryAttempts = 2
