@@ -16,7 +16,7 @@ const (
 	ownSecretType = "istio.io/ca-root"
 )
 
-// secrets are the Secrets of a namespace, as those of kube.Secrets.
+// secrets reads and writes the Secrets of a namespace, as kube.Secrets does.
 type secrets interface {
 	Get(ctx context.Context, name string) (*kube.Secret, error)
 	Create(ctx context.Context, o *kube.Secret) error

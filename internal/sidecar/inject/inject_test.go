@@ -366,7 +366,8 @@ func TestMetricsThatAreNotToBeScraped(t *testing.T) {
 	}
 }
 
-// TestSeveralAddressesOfMetrics checks that the agent learns the addresses, as istiod writes them, and that the annotations can be restored.
+// TestSeveralAddressesOfMetrics checks that the agent learns the addresses, as istiod writes them, and that the annotations can
+// be restored.
 func TestSeveralAddressesOfMetrics(t *testing.T) {
 	for name, tc := range map[string]struct {
 		annotations map[string]string

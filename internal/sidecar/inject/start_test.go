@@ -16,8 +16,8 @@ func httpProbe() *corev1.Probe {
 	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: httpHandler()}}
 }
 
-// TestHandlersThatPrecedeTheSidecar checks that a restartable init container, which must have started before a classic sidecar starts, does
-// not wait for the agent.
+// TestHandlersThatPrecedeTheSidecar checks that a restartable init container, which must have started before a classic sidecar
+// starts, does not wait for the agent.
 func TestHandlersThatPrecedeTheSidecar(t *testing.T) {
 	for native, leadsToAgent := range map[string]bool{"true": true, "false": false} {
 		t.Run("native "+native, func(t *testing.T) {
@@ -42,8 +42,8 @@ func TestHandlersThatPrecedeTheSidecar(t *testing.T) {
 	}
 }
 
-// TestHooksAtTheStartOfApplications checks that the sidecar runs when the kubelet calls a postStart hook of an application, which it does before
-// it starts the next container.
+// TestHooksAtTheStartOfApplications checks that the sidecar runs when the kubelet calls a postStart hook of an application,
+// which it does before it starts the next container.
 func TestHooksAtTheStartOfApplications(t *testing.T) {
 	web := &corev1.LifecycleHandler{HTTPGet: httpHandler()}
 	for name, tc := range map[string]struct {
@@ -85,8 +85,8 @@ func TestHooksAtTheStartOfApplications(t *testing.T) {
 	}
 }
 
-// TestStartupProbe checks that the kubelet asks a sidecar each second whether it has started, as in Istio. Its readiness probe alone would
-// find that out up to 15 s later.
+// TestStartupProbe checks that the kubelet asks a sidecar each second whether it has started, as in Istio. Its readiness probe
+// alone would find that out up to 15 s later.
 func TestStartupProbe(t *testing.T) {
 	for name, tc := range map[string]struct {
 		annotations map[string]string

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestTemplatesChangeTheSidecar checks that a template of Istio's documentation, which changes a container, changes the sidecar wherever it
-// is.
+// TestTemplatesChangeTheSidecar checks that a template of Istio's documentation, which changes a container, changes the sidecar
+// wherever it is.
 func TestTemplatesChangeTheSidecar(t *testing.T) {
 	const greeting = `{name: istio-proxy, env: [{name: GREETING, value: hello}]}`
 	for name, tc := range map[string]struct {

@@ -64,7 +64,7 @@ func podInfo() corev1.VolumeSource {
 	return corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{item("labels"), item("annotations")}}}
 }
 
-// volumes returns the volumes of the sidecar. Volumes of these names that the user adds, in the Pod or the annotation, precede them.
+// volumes returns the sidecar's volumes. A volume of the same name in the Pod or in the annotation precedes the sidecar's.
 func (r *request) volumes() ([]corev1.Volume, error) {
 	users, err := named(r, annotationUserVolume, func(v *corev1.Volume) *string { return &v.Name })
 	own := append(slices.Clone(r.pod.Spec.Volumes), users...)

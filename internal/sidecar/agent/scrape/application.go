@@ -91,8 +91,8 @@ func newApps(targets []target, where string) ([]App, error) {
 // warnAfter is how many scrapes of the application fail in a row before a warning: it may not listen yet.
 const warnAfter = 2
 
-// readApps gets the application's metrics from all of its addresses at the same time, and returns them in their order. It leaves out
-// ports of the sidecar, which would scrape itself without end.
+// readApps gets the application's metrics from all of its addresses at the same time. It returns them in the order of Apps,
+// and leaves out the sidecar's own ports: the sidecar would scrape itself without end.
 func (m *Merger) readApps(r *http.Request) [][]byte {
 	out := make([][]byte, len(m.Apps))
 	var reading sync.WaitGroup
