@@ -31,47 +31,37 @@ func (b boundServer) wider(o boundServer) bool {
 	return x != y && x.Matches(y)
 }
 
-// leaves reports whether what is for a host belongs to a narrower listener than b, of the lists.
-func (b boundServer) leaves(h model.Host, lists ...[]boundServer) bool {
-	return anyServer(lists, func(o boundServer) bool {
+// leaves reports whether the list has a narrower listener than b for a host.
+func (b boundServer) leaves(h model.Host, list []boundServer) bool {
+	return slices.ContainsFunc(list, func(o boundServer) bool {
 		return b.sibling(o) && b.wider(o) && o.server.Hosts[0].Host.Matches(h)
 	})
 }
 
-// widerIn lists the wider listeners than b, of the lists.
-func (b boundServer) widerIn(lists ...[]boundServer) []boundServer {
+// widerIn lists those of the list that are wider than b.
+func (b boundServer) widerIn(list []boundServer) []boundServer {
 	var out []boundServer
-	anyServer(lists, func(o boundServer) bool {
+	for _, o := range list {
 		if o.sibling(b) && o.wider(b) {
 			out = append(out, o)
 		}
-		return false
-	})
+	}
 	return out
 }
 
-// anyServer reports whether f is true for a server of the lists.
-func anyServer(lists [][]boundServer, f func(boundServer) bool) bool {
-	return slices.ContainsFunc(lists, func(list []boundServer) bool { return slices.ContainsFunc(list, f) })
-}
+// listeners are all that requests may belong to, with routes here or without.
+func (p *PlannedRoutes) listeners() []boundServer { return slices.Concat(p.servers, p.others) }
 
-// leaves reports whether requests for a host belong to a narrower listener than b.
-func (p *PlannedRoutes) leaves(b boundServer, h model.Host) bool {
-	return b.leaves(h, p.servers, p.others)
-}
-
-// holders are the listeners that need a virtual host of their name, with or without routes, and the wider ones that would
-// take their requests. Without such listeners the list is empty.
-func (p *PlannedRoutes) holders(h model.Host) []boundServer {
+// holders are the listeners of the list that need a virtual host of their name, with or without routes, and the wider ones
+// that would take their requests. Without such listeners the result is empty.
+func holders(h model.Host, list []boundServer) []boundServer {
 	var out []boundServer
-	for _, list := range [][]boundServer{p.servers, p.others} {
-		for _, o := range list {
-			if !o.server.IsListener() || o.server.Hosts[0].Host != h {
-				continue
-			}
-			if wider := o.widerIn(p.servers, p.others); len(wider) > 0 {
-				out = append(append(out, o), wider...)
-			}
+	for _, o := range list {
+		if !o.server.IsListener() || o.server.Hosts[0].Host != h {
+			continue
+		}
+		if wider := o.widerIn(list); len(wider) > 0 {
+			out = append(append(out, o), wider...)
 		}
 	}
 	return out
@@ -88,21 +78,17 @@ func (p *PlannedRoutes) misdirected(h model.Host) []boundServer {
 	return out
 }
 
-// leaves reports whether connections for a host belong to a narrower listener than b.
-func (p *PlannedListener) leaves(b boundServer, h model.Host) bool {
-	return b.leaves(h, p.servers, p.unserved)
-}
+// listeners are all that connections may belong to, served or not.
+func (p *PlannedListener) listeners() []boundServer { return slices.Concat(p.servers, p.unserved) }
 
 // closing makes the chains of hostnames whose connections a wider listener would take. They close connections, and are for
 // listeners that have no chain of their hostname.
 func (m *maker) closing(p *PlannedListener) []ir.FilterChain {
 	var out []ir.FilterChain
-	for _, list := range [][]boundServer{p.servers, p.unserved} {
-		for _, o := range list {
-			if o.routes == "" && len(o.widerIn(p.servers)) > 0 {
-				m.Used.AddAll(o.from)
-				out = append(out, outbound.Refusal(ir.ChainMatch{ServerNames: outbound.ServerNames(hostsOf(o.server))}))
-			}
+	for _, o := range p.listeners() {
+		if o.routes == "" && len(o.widerIn(p.servers)) > 0 {
+			m.Used.AddAll(o.from)
+			out = append(out, outbound.Refusal(ir.ChainMatch{ServerNames: outbound.ServerNames(hostsOf(o.server))}))
 		}
 	}
 	return out

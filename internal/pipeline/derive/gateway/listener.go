@@ -140,9 +140,10 @@ func (m *maker) tcpChain(b boundServer) *ir.TCPChain {
 	return nil
 }
 
-// passedServers forwards TLS connections by SNI without decryption, except those for narrower listeners. As in Istio the subnets of a
-// match do not count: they are those of services, and clients connect to the gateway.
+// passedServers forwards TLS connections by SNI without decryption, except those for narrower listeners. As in Istio the
+// subnets of a match do not count: they are those of services, and clients connect to the gateway.
 func (m *maker) passedServers(p *PlannedListener, b boundServer) []ir.FilterChain {
+	listeners := p.listeners()
 	var out []ir.FilterChain
 	for _, v := range m.boundL4(b) {
 		rt := m.routing(b, v)
@@ -150,7 +151,7 @@ func (m *maker) passedServers(p *PlannedListener, b boundServer) []ir.FilterChai
 			for j := range v.TLS[i].Matches {
 				match := &v.TLS[i].Matches[j]
 				names := slices.DeleteFunc(model.CommonHosts(b.server.HostsFor(v.Namespace), match.SNIHosts), func(h model.Host) bool {
-					return p.leaves(b, h)
+					return b.leaves(h, listeners)
 				})
 				if !rt.AppliesL4(match) || len(names) == 0 {
 					continue

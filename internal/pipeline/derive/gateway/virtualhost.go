@@ -46,10 +46,11 @@ func (p *PlannedRoutes) collect(r *index.Reader, out *ir.VirtualHost, h model.Ho
 	if p.mixesPorts() {
 		r.Used.AddAll(originsOf(p.servers))
 	}
+	listeners := p.listeners()
 	var seen []seenRoutes
 	var byHost []hostRoutes
 	for _, b := range p.servers {
-		if p.leaves(b, h) {
+		if b.leaves(h, listeners) {
 			continue
 		}
 		list := boundTo(r, b, h)
@@ -79,7 +80,7 @@ func (p *PlannedRoutes) collect(r *index.Reader, out *ir.VirtualHost, h model.Ho
 		out.Routes = byPrecedence(byHost)
 	}
 	out.Routes = outbound.CatchAllLast(out.Routes)
-	if holders := p.holders(h); !found && len(holders) > 0 {
+	if holders := holders(h, listeners); !found && len(holders) > 0 {
 		r.Used.AddAll(originsOf(holders))
 		found = true
 	}
