@@ -82,12 +82,12 @@ func MakePlan(r *index.Reader) *Plan {
 		for _, owner := range owners {
 			for i := range owner.Servers {
 				if server := &owner.Servers[i]; displaced[server].Reason == "" {
-					p.addServer(r, g, owner, server, at)
+					p.addServer(r, g, owner, server, true, at)
 				}
 			}
 			for i := range owner.Reserved {
 				if server := &owner.Reserved[i]; displaced[server].Reason == "" {
-					at.reserve(r, g, owner, server)
+					p.addServer(r, g, owner, server, false, at)
 				}
 			}
 		}
@@ -106,13 +106,18 @@ func listenerSets(r *index.Reader, g *model.Gateway) []*model.Gateway {
 	})
 }
 
-// addServer adds a server of a Gateway, or of one of its ListenerSets, which is the owner.
-func (p *Plan) addServer(r *index.Reader, g, owner *model.Gateway, server *model.GatewayServer, at ports) {
+// addServer adds a server of a Gateway, or of one of its ListenerSets, which is the owner. served is false for a listener
+// that cannot be served.
+func (p *Plan) addServer(r *index.Reader, g, owner *model.Gateway, server *model.GatewayServer, served bool, at ports) {
 	mark := r.Mark()
-	use(r, g, owner)
+	r.Use(g)
+	r.Use(owner)
 	b := boundServer{root: g.FullName(), gateways: owner.ServerNames(server), server: server}
 	k := at.key(r, server)
-	resolved := verifying(r, g, p.resolve(r, owner, server))
+	var resolved *model.GatewayServer
+	if served {
+		resolved = verifying(r, g, p.resolve(r, owner, server))
+	}
 	if resolved == nil || !resolved.IsServed(r.Key.Identity) || !p.fits(k, resolved) {
 		b.from = r.Used.Since(mark)
 		at.unserved[k] = append(at.unserved[k], b)
@@ -121,14 +126,6 @@ func (p *Plan) addServer(r *index.Reader, g, owner *model.Gateway, server *model
 		p.add(r, mark, owner, b, k)
 	}
 	r.Unread(mark)
-}
-
-// use records a Gateway and an owner of its listeners.
-func use(r *index.Reader, g, owner *model.Gateway) {
-	r.Use(g)
-	if owner != g {
-		r.Use(owner)
-	}
 }
 
 // ports are where routers listen, and the servers there that are not served.
@@ -148,15 +145,6 @@ func (p ports) key(r *index.Reader, server *model.GatewayServer) ir.ListenerKey 
 		k.Address = r.Any()
 	}
 	return k
-}
-
-// reserve adds a listener that cannot be served.
-func (p ports) reserve(r *index.Reader, g, owner *model.Gateway, server *model.GatewayServer) {
-	mark := r.Mark()
-	use(r, g, owner)
-	k := p.key(r, server)
-	p.unserved[k] = append(p.unserved[k], boundServer{root: g.FullName(), gateways: owner.ServerNames(server), server: server, from: r.Used.Since(mark)})
-	r.Unread(mark)
 }
 
 // targetedPort is where a Service leads a port of a Gateway.
