@@ -100,14 +100,8 @@ func (g *proxyGroup) referred() map[string]bool {
 		}
 	}
 	for _, l := range g.out.Listeners {
-		if l == nil {
-			continue
-		}
-		for i := range l.Chains {
-			addChain(&l.Chains[i], out)
-		}
-		if l.Default != nil {
-			addChain(l.Default, out)
+		if l != nil {
+			l.EachChain(func(c *ir.FilterChain) { addChain(c, out) })
 		}
 	}
 	for name := range g.out.Clusters {

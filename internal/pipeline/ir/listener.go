@@ -156,7 +156,7 @@ type InlineRoutes struct {
 // IstioNames are those of the listener's chains that differ from their names, by name.
 func (l *Listener) IstioNames() map[string]string {
 	out := map[string]string{}
-	l.eachChain(func(c *FilterChain) {
+	l.EachChain(func(c *FilterChain) {
 		if c.IstioName != "" {
 			out[c.Name] = c.IstioName
 		}
@@ -167,7 +167,7 @@ func (l *Listener) IstioNames() map[string]string {
 // InlineRoutes are the route configurations inside of the listener, by name.
 func (l *Listener) InlineRoutes() map[string]RouteConfigKey {
 	out := map[string]RouteConfigKey{}
-	l.eachChain(func(c *FilterChain) {
+	l.EachChain(func(c *FilterChain) {
 		if c.HTTP != nil && c.HTTP.Inline != nil {
 			rc := &c.HTTP.Inline.RouteConfig
 			out[rc.Name] = rc.Of
@@ -176,8 +176,8 @@ func (l *Listener) InlineRoutes() map[string]RouteConfigKey {
 	return out
 }
 
-// eachChain calls f for each chain, the default one last.
-func (l *Listener) eachChain(f func(*FilterChain)) {
+// EachChain calls f for each chain, the default one last.
+func (l *Listener) EachChain(f func(*FilterChain)) {
 	for i := range l.Chains {
 		f(&l.Chains[i])
 	}

@@ -194,12 +194,7 @@ func (t serverTLS) catchAll(mesh *model.Mesh, l *ir.Listener, served []port) {
 		last.Name, l.Default, rest = name, last, rest[:len(rest)-1]
 	}
 	l.Chains = append(l.Chains, rest...)
-	for i := range l.Chains {
-		nameCatchAll(&l.Chains[i])
-	}
-	if l.Default != nil {
-		nameCatchAll(l.Default)
-	}
+	l.EachChain(nameCatchAll)
 }
 
 // nameCatchAll gives a chain for ports without a service the name that Istio gives it.

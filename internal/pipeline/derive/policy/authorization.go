@@ -17,12 +17,7 @@ func Authorize(r *index.Reader, listeners ...*ir.Listener) {
 		return
 	}
 	for _, l := range listeners {
-		for i := range l.Chains {
-			protect(&l.Chains[i], rules, tokens)
-		}
-		if l.Default != nil {
-			protect(l.Default, rules, tokens)
-		}
+		l.EachChain(func(c *ir.FilterChain) { protect(c, rules, tokens) })
 	}
 }
 

@@ -40,17 +40,11 @@ func Finish(c *index.Client, mesh *model.Mesh, l *ir.Listener) {
 	if connections != nil && c.Key.IsRouter() {
 		l.BufferLimit = connections.BufferLimit
 	}
-	set := func(http *ir.HTTPChain) {
-		http.Paths, http.Headers, http.Connections, http.HTTP10 = mesh.Paths, c.Headers(mesh), connections, mesh.HTTP10 || c.Key.HTTP10
-	}
-	for i := range l.Chains {
-		if http := l.Chains[i].HTTP; http != nil {
-			set(http)
+	l.EachChain(func(chain *ir.FilterChain) {
+		if http := chain.HTTP; http != nil {
+			http.Paths, http.Headers, http.Connections, http.HTTP10 = mesh.Paths, c.Headers(mesh), connections, mesh.HTTP10 || c.Key.HTTP10
 		}
-	}
-	if l.Default != nil && l.Default.HTTP != nil {
-		set(l.Default.HTTP)
-	}
+	})
 }
 
 // ListenOnBoth makes a listener for all addresses listen on those of both IP families.
@@ -69,20 +63,9 @@ type Filters struct {
 
 // AddTo adds telemetry and plugins to a listener's chains, and everything that the chains are made from to the origins.
 func (f *Filters) AddTo(c *index.Client, l *ir.Listener, from *model.OriginList) {
-	for i := range l.Chains {
-		f.observe(c, &l.Chains[i], from)
-	}
-	if l.Default != nil {
-		f.observe(c, l.Default, from)
-	}
-	if len(f.Plugins) == 0 {
-		return
-	}
-	for i := range l.Chains {
-		f.extend(c, &l.Chains[i], l.Port, from)
-	}
-	if l.Default != nil {
-		f.extend(c, l.Default, l.Port, from)
+	l.EachChain(func(chain *ir.FilterChain) { f.observe(c, chain, from) })
+	if len(f.Plugins) > 0 {
+		l.EachChain(func(chain *ir.FilterChain) { f.extend(c, chain, l.Port, from) })
 	}
 }
 
