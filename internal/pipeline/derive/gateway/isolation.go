@@ -5,6 +5,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/outbound"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/policy"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
@@ -88,7 +89,8 @@ func (m *maker) closing(p *PlannedListener) []ir.FilterChain {
 	for _, o := range p.listeners() {
 		if o.routes == "" && len(o.widerIn(p.servers)) > 0 {
 			m.Used.AddAll(o.from)
-			out = append(out, outbound.Refusal(ir.ChainMatch{ServerNames: outbound.ServerNames(hostsOf(o.server))}))
+			match := ir.ChainMatch{ServerNames: outbound.ServerNames(hostsOf(o.server))}
+			out = append(out, ir.FilterChain{Match: match, TCP: policy.Refusal()})
 		}
 	}
 	return out

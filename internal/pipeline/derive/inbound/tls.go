@@ -145,7 +145,7 @@ func (t serverTLS) endsAny(ports []port) bool {
 func (t serverTLS) build(name string, number uint32, as reading, http *ir.HTTPChain, tcp *ir.TCPChain) []ir.FilterChain {
 	match := ir.ChainMatch{DestinationPort: number}
 	if t.refuses(number) {
-		return []ir.FilterChain{{Name: name + "#refused", Match: match, TCP: refusal()}}
+		return []ir.FilterChain{{Name: name + "#refused", Match: match, TCP: policy.Refusal()}}
 	}
 	if http != nil {
 		http.FromMesh = t.server != nil
@@ -165,14 +165,6 @@ func (t serverTLS) build(name string, number uint32, as reading, http *ir.HTTPCh
 		out = append(out, chain)
 	}
 	return out
-}
-
-// refusal closes connections.
-func refusal() *ir.TCPChain {
-	return &ir.TCPChain{
-		StatPrefix: ir.BlackHoleCluster,
-		Backends:   []ir.Backend{{Cluster: ir.BlackHoleCluster, Weight: 1}},
-	}
 }
 
 // catchAll makes the chains for ports without a service: ports for which the policy has a mode (except the listener's own,

@@ -142,13 +142,6 @@ func (rt *Routing) sniHosts(v *model.VirtualService, m *model.L4Match) []model.H
 	return related
 }
 
-// Refusal closes the connections of a match.
-func Refusal(match ir.ChainMatch) ir.FilterChain {
-	return ir.FilterChain{Match: match, TCP: &ir.TCPChain{
-		StatPrefix: ir.BlackHoleCluster, Backends: []ir.Backend{{Cluster: ir.BlackHoleCluster, Weight: 1}},
-	}}
-}
-
 func (rt *Routing) tcpChains(v *model.VirtualService, at placement) []ir.FilterChain {
 	var out []ir.FilterChain
 	for i := range v.TCP {
@@ -182,7 +175,7 @@ func (rt *Routing) RouteChain(v *model.VirtualService, match ir.ChainMatch, list
 	backends := rt.backends(list, &ignored)
 	switch {
 	case len(backends) == 0 && v.Kind.IsKubernetesRoute():
-		return []ir.FilterChain{Refusal(match)}
+		return []ir.FilterChain{{Match: match, TCP: policy.Refusal()}}
 	case len(backends) == 0:
 		return nil
 	}

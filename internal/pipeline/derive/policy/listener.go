@@ -18,14 +18,14 @@ var PlainHTTP = []string{"http/1.0", "http/1.1", "h2c"}
 
 // ClosingChain closes connections to the sidecar's own port: forwarded, they would come back.
 func ClosingChain(name string, port uint32) ir.FilterChain {
-	return ir.FilterChain{
-		Name:   name,
-		Closes: true,
-		Match:  ir.ChainMatch{DestinationPort: port},
-		TCP: &ir.TCPChain{
-			StatPrefix: ir.BlackHoleCluster,
-			Backends:   []ir.Backend{{Cluster: ir.BlackHoleCluster, Weight: 1}},
-		},
+	return ir.FilterChain{Name: name, Closes: true, Match: ir.ChainMatch{DestinationPort: port}, TCP: Refusal()}
+}
+
+// Refusal closes connections.
+func Refusal() *ir.TCPChain {
+	return &ir.TCPChain{
+		StatPrefix: ir.BlackHoleCluster,
+		Backends:   []ir.Backend{{Cluster: ir.BlackHoleCluster, Weight: 1}},
 	}
 }
 
