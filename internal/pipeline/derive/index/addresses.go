@@ -100,13 +100,17 @@ func (x *endpointIndex) entryAt(s *model.Service, address string) *model.Workloa
 	if len(s.Selector) == 0 {
 		return nil
 	}
+	return x.workloadAt(model.KindWorkloadEntry, s.Namespace, address, func(w *model.Workload) bool {
+		return model.SelectorMatches(s.Selector, w.Labels)
+	})
+}
+
+// workloadAt is the workload of a kind and namespace at an address for which f is true, the first by key; nil: none.
+func (x *endpointIndex) workloadAt(kind model.Kind, ns, address string, f func(*model.Workload) bool) *model.Workload {
 	var first *model.Workload
 	for k, o := range x.draining.listed[address] {
 		w, ok := o.(*model.Workload)
-		if !ok || k.Kind != model.KindWorkloadEntry || k.Namespace != s.Namespace || !model.SelectorMatches(s.Selector, w.Labels) {
-			continue
-		}
-		if first == nil || k.Compare(first.Key) < 0 {
+		if ok && k.Kind == kind && k.Namespace == ns && f(w) && (first == nil || k.Compare(first.Key) < 0) {
 			first = w
 		}
 	}

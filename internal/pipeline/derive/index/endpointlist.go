@@ -158,17 +158,7 @@ func (x *endpointIndex) podName(slice *model.EndpointSlice, m *model.SliceEndpoi
 // podAt is the Pod of a namespace at an address; nil: none. As in Istio, Pods of other namespaces do not count: the author of
 // a slice has no right to their identities.
 func (x *endpointIndex) podAt(ns, address string) *model.Workload {
-	var first *model.Workload
-	for k, o := range x.draining.listed[address] {
-		w, ok := o.(*model.Workload)
-		if !ok || k.Kind != model.KindPod || k.Namespace != ns || !w.OwnsAddress() {
-			continue
-		}
-		if first == nil || k.Compare(first.Key) < 0 {
-			first = w
-		}
-	}
-	return first
+	return x.workloadAt(model.KindPod, ns, address, (*model.Workload).OwnsAddress)
 }
 
 // slicePorts are the ports of all endpoints of a slice. The endpoints share the map, which must not change.
