@@ -62,10 +62,12 @@ func Host(r *index.Reader, h model.Host, needed *index.OriginCounts) *Result {
 		return alias(r, svc, r.Aliased(svc), needed).finish()
 	}
 	wanted := svc != nil && (visible || needed.Total() > 0)
-	routes, named := make([][]*model.VirtualService, len(r.Egress)), false
+	named := false
+	routes, own := make([][]*model.VirtualService, len(r.Egress)), make([][]*model.VirtualService, len(r.Egress))
 	for i := range r.Egress {
 		routes[i] = r.VirtualServices(&r.Egress[i], h)
-		named = named || len(naming(routes[i], h)) > 0
+		own[i] = naming(routes[i], h)
+		named = named || len(own[i]) > 0
 	}
 	if !wanted && !named {
 		return nil
@@ -81,7 +83,7 @@ func Host(r *index.Reader, h model.Host, needed *index.OriginCounts) *Result {
 		}
 	}
 	for i := range r.Egress {
-		routesOnly(r, &r.Egress[i], h, svc, naming(routes[i], h), out)
+		routesOnly(r, &r.Egress[i], h, svc, own[i], out)
 	}
 	return out.finish()
 }
