@@ -1,12 +1,13 @@
 package cluster
 
 import (
+	"cmp"
+
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	upstreamhttpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
@@ -120,14 +121,9 @@ func connectionOptions(p *model.ConnectionPool) *corev3.HttpProtocolOptions {
 		return nil
 	}
 	out := &corev3.HttpProtocolOptions{
-		IdleTimeout:           envoyproto.OptionalDuration(p.TCPIdleTimeout),
-		MaxConnectionDuration: envoyproto.Duration(p.MaxConnectionDuration),
-	}
-	if p.HTTPIdleTimeout != nil {
-		out.IdleTimeout = envoyproto.OptionalDuration(p.HTTPIdleTimeout)
-	}
-	if p.MaxRequestsPerConnection != 0 {
-		out.MaxRequestsPerConnection = wrapperspb.UInt32(p.MaxRequestsPerConnection)
+		IdleTimeout:              envoyproto.OptionalDuration(cmp.Or(p.HTTPIdleTimeout, p.TCPIdleTimeout)),
+		MaxConnectionDuration:    envoyproto.Duration(p.MaxConnectionDuration),
+		MaxRequestsPerConnection: envoyproto.UInt32(p.MaxRequestsPerConnection),
 	}
 	if proto.Size(out) == 0 {
 		return nil

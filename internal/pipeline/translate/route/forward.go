@@ -227,10 +227,7 @@ func hashPolicy(h *model.HashPolicy) *routev3.RouteAction_HashPolicy {
 }
 
 func hashCookie(c *model.HashCookie) *routev3.RouteAction_HashPolicy_Cookie {
-	out := &routev3.RouteAction_HashPolicy_Cookie{Name: c.Name, Path: c.Path}
-	if c.TTL != nil {
-		out.Ttl = durationpb.New(*c.TTL)
-	}
+	out := &routev3.RouteAction_HashPolicy_Cookie{Name: c.Name, Path: c.Path, Ttl: envoyproto.OptionalDuration(c.TTL)}
 	for _, a := range c.Attributes {
 		out.Attributes = append(out.Attributes, &routev3.RouteAction_HashPolicy_CookieAttribute{Name: a.Name, Value: a.Value})
 	}
