@@ -341,9 +341,12 @@ func (w *Workload) SpeaksMTLS() bool {
 	return w.Labels[LabelTLSMode] == TLSModeLabelIstio
 }
 
+// Ended reports whether the workload takes no calls any more, and callers need not know it.
+func (w *Workload) Ended() bool { return w.Terminating && !w.Ready }
+
 // OwnsAddress reports whether a Pod is the only one at its addresses. Pods on the network of their node share them, and another
 // Pod may get those of a Pod that has ended.
-func (w *Workload) OwnsAddress() bool { return !w.HostNetwork && (w.Ready || !w.Terminating) }
+func (w *Workload) OwnsAddress() bool { return !w.HostNetwork && !w.Ended() }
 
 // Account returns the workload's service account.
 func (w *Workload) Account() string {

@@ -180,7 +180,7 @@ func (x *endpointIndex) places(s *model.Service) []string {
 	out = x.addresses(s)
 	pods := !s.IsKubernetes() || len(x.slices[nameOf(s)]) == 0
 	for w := range x.selected(s.Namespace, s.Selector) {
-		if model.IsIP(w.Address()) && (w.Kind != model.KindPod || pods && !hasEnded(w)) {
+		if model.IsIP(w.Address()) && (w.Kind != model.KindPod || pods && !w.Ended()) {
 			out = append(out, w.Address())
 		}
 	}

@@ -186,7 +186,7 @@ func (x *endpointIndex) fromWorkloads(s *model.Service, pods bool) []model.Endpo
 	}
 	var list []*model.Workload
 	for w := range x.selected(s.Namespace, s.Selector) {
-		if w.Address() != "" && (pods || w.Kind != model.KindPod) && (!s.IsResolved() || isCallable(s, w.Address())) {
+		if w.Address() != "" && (pods || w.Kind != model.KindPod) && !(s.IsResolved() && model.IsSocket(w.Address())) {
 			list = append(list, w)
 		}
 	}

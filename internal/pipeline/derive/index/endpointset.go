@@ -77,7 +77,7 @@ func (x *endpointIndex) members(s *model.Service) *model.Origins {
 	}
 	if x.entries[s.Namespace] > 0 {
 		for w := range x.selected(s.Namespace, s.Selector) {
-			if w.IsOrigin() && (!s.IsResolved() || isCallable(s, w.Address())) {
+			if w.IsOrigin() && !(s.IsResolved() && model.IsSocket(w.Address())) {
 				out.Add(w.Key)
 			}
 		}

@@ -98,7 +98,7 @@ func (x *endpointIndex) addWorkloads(m *members, s *model.Service) {
 }
 
 func (x *endpointIndex) addMember(m *members, w *model.Workload) {
-	if hasEnded(w) {
+	if w.Ended() {
 		return
 	}
 	var tls *model.PeerTLS
@@ -128,13 +128,10 @@ func (x *endpointIndex) addSlices(m *members, s *model.Service) {
 	}
 }
 
-// hasEnded reports whether callers need not know a workload any more.
-func hasEnded(w *model.Workload) bool { return w.Terminating && !w.Ready }
-
 // sameMember reports whether two versions of a workload count the same for its services' identities. Most changes of a Pod
 // do not matter, and computing identities takes all Pods of a service.
 func sameMember(old, now *model.Workload) bool {
-	return old != nil && now != nil && old.ServiceAccount == now.ServiceAccount && hasEnded(old) == hasEnded(now) &&
+	return old != nil && now != nil && old.ServiceAccount == now.ServiceAccount && old.Ended() == now.Ended() &&
 		maps.Equal(old.Labels, now.Labels)
 }
 
