@@ -22,11 +22,13 @@ const connectionManager = "envoy.filters.network.http_connection_manager"
 // networkFilters patches the filters of a chain: first it inserts and removes filters, then it merges.
 func (w *work) networkFilters(l *listenerv3.Listener, c *listenerv3.FilterChain) {
 	was := c.Filters
+	c.Filters = w.anchorNetwork(l, c)
 	for _, p := range w.of(model.PatchNetworkFilter) {
 		if !p.Operation.Merges() && p.matchesListener(l) && w.matchesChain(p, l, c) {
-			c.Filters = place(w, slices.Clone(c.Filters), p, p.namesFilter(), p.matchesFilter)
+			c.Filters = place(w, c.Filters, p, p.namesFilter(), p.matchesFilter)
 		}
 	}
+	c.Filters = withoutAnchors(w, c.Filters)
 	if !slices.Equal(was, c.Filters) {
 		connectAtOnce(c)
 	}
@@ -164,11 +166,13 @@ func (w *work) configures(name string, r *routev3.RouteConfiguration) bool {
 func (w *work) httpFilters(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter, m *hcmv3.HttpConnectionManager) {
 	before := proto.Clone(m)
 	dormant := slices.DeleteFunc(slices.Clone(m.HttpFilters), func(h *hcmv3.HttpFilter) bool { return !h.Disabled })
+	m.HttpFilters = w.anchorHTTP(l, c, f, m.HttpFilters)
 	for _, p := range w.of(model.PatchHTTPFilter) {
 		if !p.Operation.Merges() && w.matchesManager(p, l, c, f) {
 			m.HttpFilters = place(w, m.HttpFilters, p, p.namesHTTPFilter(), p.matchesHTTPFilter)
 		}
 	}
+	m.HttpFilters = withoutAnchors(w, m.HttpFilters)
 	for _, h := range m.HttpFilters {
 		for _, p := range w.of(model.PatchHTTPFilter) {
 			if p.Operation.Merges() && w.matchesManager(p, l, c, f) && p.matchesHTTPFilter(h) {

@@ -98,7 +98,7 @@ func packed(m proto.Message) (*anypb.Any, error) {
 // named: the patch names an element. Otherwise INSERT_BEFORE and INSERT_AFTER insert at the ends.
 func place[M proto.Message](w *work, list []M, p *patch, named bool, matches func(M) bool) []M {
 	if p.Operation == model.PatchRemove {
-		if slices.ContainsFunc(list, matches) {
+		if slices.ContainsFunc(list, func(m M) bool { return matches(m) && !w.isAnchor(m) }) {
 			w.did(p)
 		}
 		return slices.DeleteFunc(list, matches)

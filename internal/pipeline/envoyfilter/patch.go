@@ -102,6 +102,7 @@ type work struct {
 	istioNames map[string]string            // of a listener's chains, by name
 	skip       []*patch                     // patches that broke the resource before
 	applied    []*patch                     // patches that changed something, each once
+	anchors    []proto.Message              // of the chain in progress
 	problems   []Problem
 }
 
