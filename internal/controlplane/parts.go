@@ -164,7 +164,7 @@ func (p *parts) problemsOf(key model.Key) []string {
 func (p *parts) debugPages(ctx context.Context) debug.Stages {
 	s := debug.Stages{
 		Ready:       p.ready(),
-		Problems:    problems(p.source, p.pipeline, p.keys, p.webhook.trusted()),
+		Problems:    problems(ctx, p.source, p.pipeline, p.keys, p.webhook.trusted()),
 		Snapshot:    p.pipeline.Snapshot,
 		ProxyGroups: func() any { return p.pipeline.ProxyGroups(ctx) },
 		Changes:     p.changes, Proxies: p.xds, Gatherer: p.metrics.Registry, Explain: p.explainer, Sidecars: p.agents,

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/controlplane/webhook"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
+	"github.com/moonsail/moonsail/internal/pipeline/envoyfilter"
 	"github.com/moonsail/moonsail/internal/source/jwks"
 )
 
@@ -32,14 +34,25 @@ type Problems struct {
 	Translation []engine.Failure `json:"translation"` // what could not be translated into Envoy's resources
 }
 
-func problems(s *source, e *engine.Engine, k *jwks.Cache, t *webhook.Trust) func() any {
+func problems(ctx context.Context, s *source, e *engine.Engine, k *jwks.Cache, t *webhook.Trust) func() any {
 	return func() any {
-		return Problems{Config: joined(s.problems(), k.Problems(), lacking(e), untrusted(t)), Translation: e.Failures()}
+		return Problems{Config: joined(s.problems(), k.Problems(), lacking(e), unmatched(ctx, e), untrusted(t)), Translation: e.Failures()}
 	}
 }
 
 // joined concatenates lists into a new one. The source's list is shared and must not grow.
 func joined(lists ...problem.List) problem.List { return slices.Concat(lists...) }
+
+// unmatched reports patches of EnvoyFilters that apply to connected proxies and find nothing to change.
+func unmatched(ctx context.Context, e *engine.Engine) problem.List {
+	var out problem.List
+	for _, m := range e.PatchMatches(ctx) {
+		if !m.Matched {
+			out = append(out, envoyfilter.Unmatched(&m.Patch))
+		}
+	}
+	return out
+}
 
 // maxLacking bounds how many hosts without an address a page names.
 const maxLacking = 100

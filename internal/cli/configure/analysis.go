@@ -69,7 +69,9 @@ func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, stdin
 	for _, o := range content.Objects {
 		annotations[o.Metadata().Key] = o.Metadata().Annotations[code.AnnotationSuppress]
 	}
-	a := newAnalysis(append(content.Problems, analyze.CheckAll(analyze.Input{Objects: content.Objects, Root: f.root}, f.domain)...), s, func(k model.Key) string { return annotations[k] })
+	all := append(content.Problems, analyze.CheckAll(analyze.Input{Objects: content.Objects, Root: f.root}, f.domain)...)
+	all = append(all, unmatchedPatches(content.Objects, nil, false, f.root, f.domain)...)
+	a := newAnalysis(all, s, func(k model.Key) string { return annotations[k] })
 	a.Cluster, a.Objects = address, len(content.Objects)
 	return a, nil
 }
@@ -116,7 +118,8 @@ func across(tree *file.Tree, objects []model.Object, in analyze.Input, domain st
 		}
 	}
 	in.Broken = tree.Broken
-	problems := slices.DeleteFunc(analyze.CheckAll(in, domain), func(p problem.Problem) bool {
+	found := append(analyze.CheckAll(in, domain), unmatchedPatches(objects, tree.Templates, in.Files, in.Root, domain)...)
+	problems := slices.DeleteFunc(found, func(p problem.Problem) bool {
 		d := tree.Drafts[p.Object]
 		return d != nil && d.Concerns(p) || wrong[place{p.Object, p.Field}] || !in.Files && !tree.Has(p.Object)
 	})

@@ -54,6 +54,7 @@ const (
 	Deprecated        Code = "MS1118"
 	NotSupported      Code = "MS1119"
 	PatchLeftOut      Code = "MS1120"
+	PatchUnmatched    Code = "MS1121"
 )
 
 // Codes of routes and what they lead to.

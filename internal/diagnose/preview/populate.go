@@ -10,6 +10,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/kube"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/version"
 )
 
 // Populate adds to both sides the proxies of their workloads and routers. Templates become Pods: each gets an address, the
@@ -202,6 +203,6 @@ func proxyOf(typ model.ProxyType, w *model.Workload) *model.Proxy {
 		Type: typ, Name: w.Name, Namespace: w.Namespace, IPs: w.Addresses, Labels: w.Labels,
 		ServiceAccount: cmp.Or(w.ServiceAccount, "default"), Cluster: w.Labels["app"] + "." + w.Namespace, ClusterID: "Kubernetes",
 		Network: w.Network, Locality: w.Locality, DNSDomain: dns, Interception: cmp.Or(w.Interception, model.InterceptRedirect), NamedPorts: ports,
-		Identity: true, Files: true, Modules: true,
+		IstioVersion: version.IstioAPI, Identity: true, Files: true, Modules: true,
 	}
 }

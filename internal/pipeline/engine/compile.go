@@ -74,6 +74,9 @@ func (c *Compiled) tables(p *model.Proxy, kept derive.ShardedRoutes) []*table.Ta
 // Failures returns what could not be translated for the proxies so far.
 func (c *Compiled) Failures() []Failure { return c.engine.failures.sorted() }
 
+// PatchMatches is Engine.PatchMatches for the proxies so far.
+func (c *Compiled) PatchMatches() []PatchMatch { return c.engine.groups.patchMatches() }
+
 // Snapshot returns the objects.
 func (c *Compiled) Snapshot() *store.Snapshot { return c.engine.store.Snapshot() }
 

@@ -1,12 +1,16 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
 	"github.com/moonsail/moonsail/internal/pipeline/envoyfilter"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
@@ -130,6 +134,30 @@ func (g *groups) close(k derive.GroupKey) {
 	g.deriver.Close(k)
 	delete(g.open, k)
 	g.failures.forgetGroup(k)
+}
+
+// PatchMatch is a patch of an EnvoyFilter, and whether it finds something to change in some proxy group.
+type PatchMatch struct {
+	ir.Patch
+	Matched bool
+}
+
+// patchMatches lists the patches of all open groups that need something to change, by object and index.
+func (g *groups) patchMatches() []PatchMatch {
+	type id struct {
+		origin model.Key
+		index  int
+	}
+	found := map[id]PatchMatch{}
+	for _, s := range g.open {
+		for p, matched := range s.patches.Matched() {
+			k := id{p.Origin, p.Index}
+			found[k] = PatchMatch{*p, matched || found[k].Matched}
+		}
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b PatchMatch) int {
+		return cmp.Or(a.Origin.Compare(b.Origin), cmp.Compare(a.Index, b.Index))
+	})
 }
 
 // GroupInfo describes one open proxy group.

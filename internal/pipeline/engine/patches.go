@@ -21,8 +21,9 @@ import (
 func (t *translation) replacePatches(g *group, d *derive.Delta) {
 	if d.Patches != nil {
 		t.repatched = true
-		var problems []envoyfilter.Problem
-		g.patches, problems = envoyfilter.New(d.Patches)
+		patches, problems := envoyfilter.New(d.Patches)
+		patches.Keep(g.patches)
+		g.patches = patches
 		for _, p := range problems {
 			t.leftOut(envoyFilters, p.Origin.String(), []envoyfilter.Problem{p})
 		}
@@ -78,8 +79,12 @@ func (t *translation) virtualHost(v *ir.VirtualHost) (proto.Message, error) {
 	if len(refused) > 0 && t.keepsVirtualHost(v) {
 		return nil, errors.Join(refused...)
 	}
-	if err != nil || v.Added != nil {
+	if v.Added != nil {
+		t.patches.Adds(v.Added)
 		return signed(m, v.Added, err)
+	}
+	if err != nil {
+		return nil, err
 	}
 	m, present, problems := t.patches.VirtualHost(v.Of, v.Name, m)
 	t.leftOut(resource.VirtualHost.String(), v.ResourceName(), problems)

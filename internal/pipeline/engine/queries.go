@@ -17,6 +17,12 @@ func (e *Engine) ProxyGroups(ctx context.Context) []GroupInfo { return ask(ctx, 
 // works. Callers must not change the list.
 func (e *Engine) Failures() []Failure { return e.failures.sorted() }
 
+// PatchMatches lists the patches of EnvoyFilters that apply to proxies, by object and index, and whether they find something
+// to change.
+func (e *Engine) PatchMatches(ctx context.Context) []PatchMatch {
+	return ask(ctx, e, e.groups.patchMatches)
+}
+
 // TotalFailures counts failures since the start.
 func (e *Engine) TotalFailures() uint64 { return e.failures.total.Load() }
 

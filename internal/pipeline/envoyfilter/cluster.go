@@ -25,6 +25,7 @@ func (w *work) cluster(v *ir.Cluster, c *clusterv3.Cluster) bool {
 		switch {
 		case !p.matchesCluster(v):
 		case p.Operation == model.PatchRemove:
+			w.did(p)
 			return false
 		case p.Operation.Merges():
 			name := c.Name

@@ -36,6 +36,7 @@ func (w *work) listener(l *listenerv3.Listener) bool {
 		}
 		switch {
 		case p.Operation == model.PatchRemove:
+			w.did(p)
 			return false
 		case p.Operation.Merges():
 			name := l.Name

@@ -26,7 +26,8 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
-// Set has the unpacked patches of one proxy group. It does not change. A nil Set has none.
+// Set has the unpacked patches of one proxy group, and records which of them find something to change. Only one goroutine
+// may use it. A nil Set has none.
 type Set struct {
 	by      map[model.PatchTarget][]*patch
 	gateway bool
@@ -34,7 +35,7 @@ type Set struct {
 }
 
 // Noting returns a set with the same patches that calls note with the EnvoyFilter of each patch that changes a
-// resource. Only one goroutine may use it.
+// resource.
 func (s *Set) Noting(note func(model.Key)) *Set {
 	if s == nil {
 		return nil
@@ -47,7 +48,8 @@ func (s *Set) Noting(note func(model.Key)) *Set {
 // patch is one unpacked patch.
 type patch struct {
 	ir.Patch
-	value proto.Message // nil for a removal; not to be changed
+	value   proto.Message // nil for a removal; not to be changed
+	matched bool          // it has found something to change
 }
 
 // Problem is a patch that could not be applied.
@@ -116,6 +118,7 @@ func (w *work) of(target model.PatchTarget) []*patch {
 
 // did records that a patch changed something.
 func (w *work) did(p *patch) {
+	p.matched = true
 	if !slices.Contains(w.applied, p) {
 		w.applied = append(w.applied, p)
 	}
@@ -123,6 +126,7 @@ func (w *work) did(p *patch) {
 
 // failed records that a matching patch cannot be applied.
 func (w *work) failed(p *patch, format string, args ...any) {
+	p.matched = true
 	problem := p.problem(format, args...)
 	if !slices.Contains(w.problems, problem) {
 		w.problems = append(w.problems, problem)
