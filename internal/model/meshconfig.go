@@ -215,6 +215,9 @@ type Mesh struct {
 	// namespace only. Otherwise also those of other namespaces, whose owners then share a listener and the access to Secrets.
 	// The default is true.
 	StrictGatewayMerging bool
+	// GatewayClustersOfRoutes: routers get the clusters of services that their routes, authorizers and collectors use. Otherwise
+	// they get those of all services that they see.
+	GatewayClustersOfRoutes bool
 	// AbsoluteFQDN: hosts with a final dot are names of services. Otherwise they are unknown hosts. The default is true.
 	AbsoluteFQDN bool
 	// HTTP10: proxies accept requests of HTTP/1.0.

@@ -157,6 +157,7 @@ func (f *File) addMesh(data []byte) error {
 		StrictMerging *bool `yaml:"strictGatewayMerging"`
 		AbsoluteFQDN  *bool `yaml:"absoluteFQDN"`
 		HTTP10        bool  `yaml:"http10"`
+		RouteClusters bool  `yaml:"gatewayClustersOfRoutes"`
 	}
 	if err := strict(data, &m); err != nil {
 		return err
@@ -171,6 +172,7 @@ func (f *File) addMesh(data []byte) error {
 	set((*string)(&f.Mesh.Outbound), string(m.Outbound))
 	f.Mesh.SeveralAuthorizers = m.Several
 	f.Mesh.ScopeGatewayToNamespace, f.Mesh.HTTP10 = m.ScopeGateway, m.HTTP10
+	f.Mesh.GatewayClustersOfRoutes = m.RouteClusters
 	if m.StrictMerging != nil {
 		f.Mesh.StrictGatewayMerging = *m.StrictMerging
 	}

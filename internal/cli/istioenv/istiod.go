@@ -74,7 +74,6 @@ var Istiod = []Variable{
 	{"ENABLE_VTPROTOBUF", Any, temporary},
 	{"PILOT_CONVERT_SIDECAR_SCOPE_CONCURRENCY", Any, temporary},
 	{"PILOT_ENABLE_ROUTE_COLLAPSE_OPTIMIZATION", Any, temporary},
-	{"PILOT_FILTER_GATEWAY_CLUSTER_CONFIG", "true", "gateways always get only the clusters that their routes use"},
 	{"PILOT_UNIFIED_SIDECAR_SCOPE", Any, temporary},
 	{"ISTIO_DELTA_XDS", Any, "each proxy chooses delta xDS or the state of the world"},
 	{"ISTIO_GPRC_MAXRECVMSGSIZE", Any, "a fixed limit bounds what proxies send"},

@@ -29,13 +29,8 @@ func (g *proxyGroup) deriveTelemetry(r *index.Reader) {
 func (g *proxyGroup) refProviders(r *index.Reader) {
 	now := policy.Providers(r)
 	from := r.Used.Since(0)
-	for _, h := range now {
-		g.countRef(h, from, 1)
-	}
-	for _, h := range g.fixed.providers {
-		g.countRef(h, g.fixed.providersFrom, -1)
-	}
-	g.fixed.providers, g.fixed.providersFrom = now, from
+	g.replaceRefs(g.fixed.providers, refs{now, from})
+	g.fixed.providers = refs{now, from}
 }
 
 // derivePlugins finds the plugins of the group's listeners. If they differ from before, all listeners are derived again.

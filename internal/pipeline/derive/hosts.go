@@ -42,7 +42,7 @@ func (g *proxyGroup) replaceHost(h model.Host, now *outbound.Result) {
 	for _, k := range g.listeners.replace(h, old, now) {
 		g.mark(listenerUnit(k))
 	}
-	g.diffRefs(old, now)
+	g.replaceRefs(refs{old.Refs, old.Routed}, refs{now.Refs, now.Routed})
 	g.refSecrets(old.Secrets, now.Secrets)
 	// A change of the service or its endpoints changes their fact. Here the choice of the service counts, which a Sidecar can
 	// change, and the choice of endpoints for each cluster.
@@ -97,16 +97,22 @@ func (g *proxyGroup) deriveListener(mesh *model.Mesh, k ir.ListenerKey) {
 	g.serveRoutes(mesh, k, use)
 }
 
-// diffRefs counts the routes that lead to each host.
-func (g *proxyGroup) diffRefs(old *outbound.State, now *outbound.Result) {
-	if slices.Equal(old.Refs, now.Refs) && old.Routed == now.Routed {
+// refs are the hosts whose clusters something uses.
+type refs struct {
+	hosts []model.Host   // sorted, each once
+	from  *model.Origins // what they are used by
+}
+
+// replaceRefs counts what uses each host's clusters.
+func (g *proxyGroup) replaceRefs(old, now refs) {
+	if slices.Equal(old.hosts, now.hosts) && old.from == now.from {
 		return
 	}
-	for _, h := range now.Refs {
-		g.countRef(h, now.Routed, 1)
+	for _, h := range now.hosts {
+		g.countRef(h, now.from, 1)
 	}
-	for _, h := range old.Refs {
-		g.countRef(h, old.Routed, -1)
+	for _, h := range old.hosts {
+		g.countRef(h, old.from, -1)
 	}
 }
 
@@ -114,11 +120,11 @@ func (g *proxyGroup) diffRefs(old *outbound.State, now *outbound.Result) {
 // if the uses are why it has clusters and their origins differ.
 func (g *proxyGroup) countRef(h model.Host, from *model.Origins, by int) {
 	first, differs := index.CountIn(g.refs, h, from, by)
-	visible := func() bool {
+	offered := func() bool {
 		state := g.hosts[h]
-		return state != nil && state.Service != nil && state.Service.ExternalName == "" && g.Sees(state.Service)
+		return state != nil && state.Service != nil && state.Service.ExternalName == "" && g.Offers(state.Service)
 	}
-	if first || differs && !visible() {
+	if first || differs && !offered() {
 		g.mark(hostUnit(h))
 	}
 }

@@ -43,12 +43,11 @@ type originCounts[K comparable] map[K]*index.OriginCounts
 
 // fixedRefs are uses of hosts and secrets that come from no host.
 type fixedRefs struct {
-	providers     []model.Host       // services that receive telemetry or authorize calls
-	providersFrom *model.Origins     // of the use of providers
-	egress        model.Host         // of the Sidecar's egress proxy
-	egressFrom    *model.Origins     // of the use of egress
-	ingress       []policy.SecretRef // of the Sidecar's own listeners
-	gatewayTLS    []policy.SecretRef // of a gateway's servers
+	providers  refs               // services that receive telemetry or authorize calls
+	egress     model.Host         // of the Sidecar's egress proxy
+	egressFrom *model.Origins     // of the use of egress
+	ingress    []policy.SecretRef // of the Sidecar's own listeners
+	gatewayTLS []policy.SecretRef // of a gateway's servers
 }
 
 // agentState is what a sidecar's agent has received: names of resources, to take them back.
@@ -82,7 +81,7 @@ func newProxyGroup(k GroupKey, sidecar *model.Sidecar, by Sharding) *proxyGroup 
 // derive works until nothing is dirty, and returns what differs. The order of units of one kind does not matter: each
 // depends only on the index and on the kinds before.
 func (g *proxyGroup) derive(x *index.Index, memo *endpoint.Memo) *Delta {
-	g.Root = x.Mesh().RootNamespace
+	g.Root, g.RoutedOnly = x.Mesh().RootNamespace, g.Key.IsRouter() && x.Mesh().GatewayClustersOfRoutes
 	if g.Key.Names || g.Key.Extensions {
 		return g.deriveForAgent(x)
 	}
@@ -92,10 +91,15 @@ func (g *proxyGroup) derive(x *index.Index, memo *endpoint.Memo) *Delta {
 	g.each(x, unitWasm, func(r *index.Reader, _ unit) { g.derivePlugins(r) })
 	g.each(x, unitFixed, func(r *index.Reader, _ unit) { g.deriveFixed(r.Mesh()) })
 	g.each(x, unitGateways, func(r *index.Reader, _ unit) { g.deriveGateways(r) })
+	if g.router != nil {
+		g.deriveRouter(x)
+	}
 	g.deriveHosts(x)
 	g.each(x, unitEndpoints, func(r *index.Reader, u unit) { g.deriveEndpoints(r, u.host(), memo) })
 	g.each(x, unitSecret, func(r *index.Reader, u unit) { g.deriveSecret(r, u.name) })
-	g.deriveListeners(x)
+	for _, u := range g.dirty.take(unitListener) {
+		g.deriveListener(x.Mesh(), u.listener())
+	}
 	g.each(x, unitInbound, func(r *index.Reader, _ unit) {
 		now := inbound.Derive(r, &g.filters)
 		g.out.replaceInbound(g.inbound, now)
@@ -117,27 +121,11 @@ func (g *proxyGroup) deriveHosts(x *index.Index) {
 			g.replaceHost(u.host(), outbound.Host(r, u.host(), g.refs[u.host()]))
 		})
 	}
-	if g.router != nil {
-		g.each(x, unitGatewayHost, func(r *index.Reader, u unit) { g.deriveGatewayHost(r, u) })
-		for _, u := range g.dirty.take(unitRouteConfig) {
-			g.deriveGatewayRoutes(u.name)
-		}
-	}
 	for _, u := range g.dirty.take(unitDomains) {
 		g.resettle(x.NewReader(g.Client), u.host())
 	}
 	if g.shards != nil {
 		g.reshard(x)
-	}
-}
-
-func (g *proxyGroup) deriveListeners(x *index.Index) {
-	if g.router != nil {
-		g.each(x, unitListener, func(r *index.Reader, u unit) { g.deriveGatewayListener(r, u.listener()) })
-		return
-	}
-	for _, u := range g.dirty.take(unitListener) {
-		g.deriveListener(x.Mesh(), u.listener())
 	}
 }
 

@@ -16,17 +16,27 @@ type router struct {
 	plan    *gateway.Plan
 	hosts   map[unit]*gatewayHost // virtual hosts that are out
 	dynamic originCounts[string]  // of these, those with hosts that Envoy resolves for each request, by route configuration
+	// connections are the hosts that the routes of connections use.
+	connections map[ir.ListenerKey]refs
 }
 
 // gatewayHost is a virtual host that is out.
 type gatewayHost struct {
-	name    string // of the resource
-	dynamic bool   // a route leads to a host that Envoy resolves for each request
-	from    *model.Origins
+	name string // of the resource
+	outbound.Uses
+	from *model.Origins
+}
+
+// refs are the hosts that the routes use.
+func (h *gatewayHost) refs() refs {
+	if h == nil {
+		return refs{}
+	}
+	return refs{h.Refs, h.from}
 }
 
 func newRouter() *router {
-	return &router{plan: gateway.NewPlan(), hosts: map[unit]*gatewayHost{}, dynamic: originCounts[string]{}}
+	return &router{plan: gateway.NewPlan(), hosts: map[unit]*gatewayHost{}, dynamic: originCounts[string]{}, connections: map[ir.ListenerKey]refs{}}
 }
 
 // deriveGateways plans the Gateways of the group, and marks what differs.
@@ -58,6 +68,15 @@ func (g *proxyGroup) deriveGateways(r *index.Reader) {
 	}
 }
 
+// deriveRouter makes routes and listeners. It comes before hosts: what routes lead to may be why a host has clusters.
+func (g *proxyGroup) deriveRouter(x *index.Index) {
+	g.each(x, unitGatewayHost, func(r *index.Reader, u unit) { g.deriveGatewayHost(r, u) })
+	for _, u := range g.dirty.take(unitRouteConfig) {
+		g.deriveGatewayRoutes(u.name)
+	}
+	g.each(x, unitListener, func(r *index.Reader, u unit) { g.deriveGatewayListener(r, u.listener()) })
+}
+
 // both are the keys of two maps.
 func both[K comparable, V any](a, b map[K]V) map[K]V {
 	out := maps.Clone(a)
@@ -82,8 +101,8 @@ func (g *proxyGroup) markGatewayRoutes(boundTo func(string) []*model.VirtualServ
 func (g *proxyGroup) deriveGatewayHost(r *index.Reader, u unit) {
 	routeConfig, h := u.gatewayHost()
 	var now *gatewayHost
-	if v, dynamic := gateway.VirtualHost(r, g.router.plan, routeConfig, h); v != nil {
-		now = &gatewayHost{v.ResourceName(), dynamic, v.Origins}
+	if v, uses := gateway.VirtualHost(r, g.router.plan, routeConfig, h); v != nil {
+		now = &gatewayHost{v.ResourceName(), uses, v.Origins}
 		g.out.VirtualHosts[now.name] = v
 	}
 	was := g.router.hosts[u]
@@ -102,13 +121,14 @@ func (g *proxyGroup) deriveGatewayHost(r *index.Reader, u unit) {
 	if (was == nil) != (now == nil) || was != nil && !was.from.Equal(now.from) && len(added) > 0 {
 		g.mark(routeConfigUnit(routeConfig))
 	}
+	g.replaceRefs(was.refs(), now.refs())
 	g.countDynamic(routeConfig, was, -1)
 	g.countDynamic(routeConfig, now, 1)
 }
 
 // countDynamic derives the listener again if the first of such virtual hosts comes, the last goes, or their origins differ.
 func (g *proxyGroup) countDynamic(routeConfig string, h *gatewayHost, by int) {
-	if h == nil || !h.dynamic {
+	if h == nil || !h.Dynamic {
 		return
 	}
 	first, differs := index.CountIn(g.router.dynamic, routeConfig, h.from, by)
@@ -132,5 +152,14 @@ func (g *proxyGroup) deriveGatewayRoutes(name string) {
 
 // deriveGatewayListener makes a listener of a gateway.
 func (g *proxyGroup) deriveGatewayListener(r *index.Reader, k ir.ListenerKey) {
-	g.out.Listeners[k.Name()] = gateway.Listener(r, g.router.plan, k, g.router.dynamic, &g.filters)
+	l, uses := gateway.Listener(r, g.router.plan, k, g.router.dynamic, &g.filters)
+	g.out.Listeners[k.Name()] = l
+	now := refs{hosts: uses.Refs}
+	if l != nil {
+		now.from = l.Origins
+	}
+	g.replaceRefs(g.router.connections[k], now)
+	if g.router.connections[k] = now; len(now.hosts) == 0 {
+		delete(g.router.connections, k)
+	}
 }

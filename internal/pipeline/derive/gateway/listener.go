@@ -13,15 +13,15 @@ import (
 )
 
 // Listener makes a listener of the plan; nil: its servers have no destination for connections. dynamic counts, by route
-// configuration, the virtual hosts with hosts that Envoy resolves for each request.
-func Listener(r *index.Reader, plan *Plan, k ir.ListenerKey, dynamic map[string]*index.OriginCounts, filters *policy.Filters) *ir.Listener {
+// configuration, the virtual hosts with hosts that Envoy resolves for each request. uses is what connections lead to.
+func Listener(r *index.Reader, plan *Plan, k ir.ListenerKey, dynamic map[string]*index.OriginCounts, filters *policy.Filters) (l *ir.Listener, uses outbound.Uses) {
 	p := plan.Listeners[k]
 	if p == nil {
-		return nil
+		return nil, uses
 	}
 	r.Used.AddAll(originsOf(p.servers))
-	m := &maker{r, dynamic}
-	l := &ir.Listener{Name: k.Name(), Address: k.Address, Port: k.Port, BindToPort: true, ProxyProtocol: m.topology().ProxyProtocol}
+	m := &maker{r, dynamic, &uses}
+	l = &ir.Listener{Name: k.Name(), Address: k.Address, Port: k.Port, BindToPort: true, ProxyProtocol: m.topology().ProxyProtocol}
 	if p.tls {
 		if chains := m.tlsServers(l.Name, p); len(chains) > 0 { // otherwise nothing takes connections from a narrower listener
 			l.Chains, l.Default = outbound.JoinChains(chains, m.closing(p))
@@ -31,7 +31,7 @@ func Listener(r *index.Reader, plan *Plan, k ir.ListenerKey, dynamic map[string]
 		l.Default = m.plainServer(l.Name, p)
 	}
 	if len(l.Chains) == 0 && l.Default == nil {
-		return nil
+		return nil, uses
 	}
 	for i := range l.Chains {
 		l.Chains[i].Name = fmt.Sprintf("%s#%d", l.Name, i)
@@ -40,13 +40,15 @@ func Listener(r *index.Reader, plan *Plan, k ir.ListenerKey, dynamic map[string]
 	policy.Authorize(r, l)
 	filters.AddTo(r.Client, l, &r.Used)
 	l.Made = r.MadeSince(0)
-	return l
+	uses.Sort()
+	return l, uses
 }
 
 // maker makes the chains of one listener.
 type maker struct {
 	*index.Reader
 	dynamic map[string]*index.OriginCounts
+	uses    *outbound.Uses
 }
 
 // topology is what is before the gateway: by its own setting, else by the mesh's.
@@ -166,7 +168,7 @@ func (m *maker) passedServers(p *PlannedListener, b boundServer) []ir.FilterChai
 
 func (m *maker) routing(b boundServer, v *model.VirtualService) *outbound.Routing {
 	return &outbound.Routing{
-		Reader: m.Reader, Host: v.Hosts[0], Port: serverPort(b.server), Out: &outbound.Result{}, Gateway: b.gateways[0], Of: outbound.GrantsFor(v),
+		Reader: m.Reader, Host: v.Hosts[0], Port: serverPort(b.server), Uses: m.uses, Gateway: b.gateways[0], Of: outbound.GrantsFor(v),
 	}
 }
 

@@ -11,12 +11,11 @@ import (
 )
 
 // VirtualHost makes the virtual host of one host at a route configuration, of all virtual services that are bound to its
-// servers; nil: none has the host, and no listener must keep it from wider ones. dynamic reports whether a route leads to
-// a host that Envoy resolves for each request.
-func VirtualHost(r *index.Reader, p *Plan, routeConfig string, h model.Host) (v *ir.VirtualHost, dynamic bool) {
+// servers; nil: none has the host, and no listener must keep it from wider ones. uses is what its routes lead to.
+func VirtualHost(r *index.Reader, p *Plan, routeConfig string, h model.Host) (v *ir.VirtualHost, uses outbound.Uses) {
 	plan := p.Routes[routeConfig]
 	if plan == nil {
-		return nil, false
+		return nil, uses
 	}
 	headers := r.Headers(r.Mesh())
 	out := &ir.VirtualHost{
@@ -30,19 +29,18 @@ func VirtualHost(r *index.Reader, p *Plan, routeConfig string, h model.Host) (v 
 		r.Used.AddAll(originsOf(others))
 		out.Routes = []ir.Route{{DirectResponse: &model.DirectResponse{Status: misdirectedRequest}}}
 		out.Made = r.MadeSince(mark)
-		return out, false
+		return out, uses
 	}
-	found, dynamic := plan.collect(r, out, h)
-	if !found {
-		return nil, false
+	if !plan.collect(r, out, h, &uses) {
+		return nil, outbound.Uses{}
 	}
 	out.Made = r.MadeSince(mark)
-	return out, dynamic
+	uses.Sort()
+	return out, uses
 }
 
-// collect adds the routes of all servers, and reports whether the virtual host is needed.
-func (p *PlannedRoutes) collect(r *index.Reader, out *ir.VirtualHost, h model.Host) (found, dynamic bool) {
-	refs := &outbound.Result{}
+// collect adds the routes of all servers and what they use, and reports whether the virtual host is needed.
+func (p *PlannedRoutes) collect(r *index.Reader, out *ir.VirtualHost, h model.Host, uses *outbound.Uses) (found bool) {
 	if p.mixesPorts() {
 		r.Used.AddAll(originsOf(p.servers))
 	}
@@ -67,7 +65,7 @@ func (p *PlannedRoutes) collect(r *index.Reader, out *ir.VirtualHost, h model.Ho
 			}
 			seen = append(seen, seenRoutes{b.root, bound.Key})
 			r.Use(bound)
-			rt := &outbound.Routing{Reader: r, Host: h, Port: serverPort(b.server), Out: refs, Gateway: b.gateways[0]}
+			rt := &outbound.Routing{Reader: r, Host: h, Port: serverPort(b.server), Uses: uses, Gateway: b.gateways[0]}
 			routes := rt.Routes(bound)
 			byHost = append(byHost, hostRoutes{bound.HostnameFor(h), routes})
 			out.Routes = append(out.Routes, routes...)
@@ -84,7 +82,7 @@ func (p *PlannedRoutes) collect(r *index.Reader, out *ir.VirtualHost, h model.Ho
 		r.Used.AddAll(originsOf(holders))
 		found = true
 	}
-	return found, refs.Dynamic
+	return found
 }
 
 // hostRoutes are the routes of a virtual service, with its hostname that matches the virtual host.

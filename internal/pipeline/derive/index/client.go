@@ -17,6 +17,8 @@ type Client struct {
 	Sidecar *model.Sidecar    // that selects the proxies; nil: none
 	Egress  []Egress          // the Sidecar's egress listeners; without a Sidecar one that imports everything
 	Root    string            // the root namespace
+	// RoutedOnly: the clients get the clusters of a service only if something leads to it.
+	RoutedOnly bool
 }
 
 // NewClient describes the proxies of a group.
@@ -127,6 +129,9 @@ func (c *Client) Sees(svc *model.Service) bool {
 	}
 	return false
 }
+
+// Offers reports whether the clients get the clusters of a service that nothing leads to.
+func (c *Client) Offers(svc *model.Service) bool { return !c.RoutedOnly && c.Sees(svc) }
 
 // precedes compares two services of one host; b is older. For gateways a Kubernetes Service comes first, as in Istio.
 func (c *Client) precedes(a, b *model.Service) bool {

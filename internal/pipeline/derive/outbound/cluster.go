@@ -15,7 +15,7 @@ import (
 func clusters(r *index.Reader, svc *model.Service, needed *index.OriginCounts, out *Result) {
 	mark := r.Mark()
 	r.Use(svc)
-	if !r.Sees(svc) || svc.ExternalName != "" { // then routes to it are why it has clusters
+	if !r.Offers(svc) || svc.ExternalName != "" { // then routes to it are why it has clusters
 		r.Used.AddAll(needed.Common())
 	}
 	read := r.Used.Since(mark)

@@ -51,8 +51,8 @@ func GrantsFor(v *model.VirtualService) model.GrantFrom {
 // answers 503 until the cluster appears.
 func (rt *Routing) cluster(d model.Destination) (string, model.Host) {
 	host := rt.clusterHost(d.Host)
-	rt.Out.Refs = append(rt.Out.Refs, host)
-	rt.Out.Dynamic = rt.Out.Dynamic || rt.isDynamic(host)
+	rt.Uses.Refs = append(rt.Uses.Refs, host)
+	rt.Uses.Dynamic = rt.Uses.Dynamic || rt.isDynamic(host)
 	return ir.OutboundCluster(rt.destinationPort(d), d.Subset, host), host
 }
 

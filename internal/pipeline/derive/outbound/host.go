@@ -17,7 +17,6 @@ type Result struct {
 	State
 	Clusters     []*ir.Cluster
 	VirtualHosts []*ir.VirtualHost // with all their domains: other hosts may want the same
-	Dynamic      bool              // a route leads to a host that Envoy resolves for each request
 
 	byKey map[ir.ListenerKey]*Demand
 }
@@ -32,9 +31,18 @@ type State struct {
 	Sent         []string    // resource names of its virtual hosts
 	Demands      []HostDemand
 	Secrets      []policy.SecretRef // that its clusters ask for
-	Refs         []model.Host       // hosts whose clusters its routes need
-	Routed       *model.Origins     // that its routes are made from, and so Refs
+	Uses
+	Routed *model.Origins // that its routes are made from, and so Refs
 }
+
+// Uses is what routes lead to.
+type Uses struct {
+	Refs    []model.Host // hosts whose clusters they need
+	Dynamic bool         // one is a host that Envoy resolves for each request
+}
+
+// Sort puts the hosts in order, each once.
+func (u *Uses) Sort() { u.Refs = slices.Compact(slices.Sorted(slices.Values(u.Refs))) }
 
 // DomainKey is a domain of one route configuration.
 type DomainKey struct{ RouteConfig, Domain string }
@@ -97,7 +105,7 @@ func naming(list []*model.VirtualService, h model.Host) []*model.VirtualService 
 
 // reachable makes the clusters of a service that a gateway may call.
 func reachable(r *index.Reader, svc *model.Service, needed *index.OriginCounts) *Result {
-	if svc == nil || !r.Sees(svc) && needed.Total() == 0 {
+	if svc == nil || needed.Total() == 0 && !r.Offers(svc) {
 		return nil
 	}
 	out := &Result{State: State{Service: svc}}
@@ -115,7 +123,7 @@ func (out *Result) finish() *Result {
 			d.From = d.From.Union(out.Routed)
 		}
 	}
-	out.Refs = slices.Compact(slices.Sorted(slices.Values(out.Refs)))
+	out.Sort()
 	for _, c := range out.Clusters {
 		out.ClusterNames = append(out.ClusterNames, c.Name)
 		out.Secrets = append(out.Secrets, policy.SecretRefs(policy.ClientSecrets(c.Policy.TLS), c.Origins)...)

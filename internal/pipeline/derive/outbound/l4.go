@@ -14,7 +14,7 @@ import (
 // l4Chains makes the filter chains for connections to one port of a service: by the tls routes and then the tcp routes of
 // all virtual services, else to the service itself.
 func l4Chains(r *index.Reader, e *index.Egress, svc *model.Service, port *model.ServicePort, p model.Protocol, at placement, out *Result) []ir.FilterChain {
-	rt := &Routing{Reader: r, Host: svc.Hostname, service: svc, Port: port, Out: out}
+	rt := &Routing{Reader: r, Host: svc.Hostname, service: svc, Port: port, Uses: &out.Uses}
 	var chains []ir.FilterChain
 	routes := slices.DeleteFunc(r.ConnectionRules(e, svc.Hostname), func(v *model.VirtualService) bool { return !rt.parentOf(v) })
 	for i := 0; i < len(routes) && (p.IsTLS() || p == model.ProtocolAuto); i++ {

@@ -18,7 +18,7 @@ type Routing struct {
 	Host    model.Host
 	service *model.Service // nil: the host is not a service
 	Port    *model.ServicePort
-	Out     *Result         // takes the hosts that routes refer to
+	Uses    *Uses           // takes what routes lead to
 	Of      model.GrantFrom // the virtual service in progress
 	Gateway string          // "namespace/name" of the Gateway that requests come through; empty: none
 }
@@ -199,7 +199,7 @@ func (rt *Routing) retry(r *model.Retry) *model.Retry {
 // virtual services.
 func (rt *Routing) defaultRoute() ir.Route {
 	d := model.Destination{Host: rt.Host, Port: rt.Port.Number}
-	rt.Out.Dynamic = rt.Out.Dynamic || rt.isDynamic(rt.service.Hostname)
+	rt.Uses.Dynamic = rt.Uses.Dynamic || rt.isDynamic(rt.service.Hostname)
 	out := ir.Route{Name: "default", Retry: rt.retry(nil)}
 	out.Backends = []ir.Backend{{Cluster: ir.OutboundCluster(rt.Port.Number, "", rt.service.Hostname), Host: rt.service.Hostname, Weight: 1}}
 	out.Operation = fmt.Sprintf("%s/*", net.JoinHostPort(string(rt.Host), fmt.Sprint(rt.Port.Number)))

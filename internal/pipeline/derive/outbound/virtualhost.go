@@ -13,7 +13,7 @@ import (
 
 // virtualHost makes the virtual host of one host on one port. svc is nil for a host that is not a service.
 func virtualHost(r *index.Reader, at placement, h model.Host, svc *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *Result) *ir.VirtualHost {
-	rt := &Routing{Reader: r, Host: h, service: svc, Port: port, Out: out}
+	rt := &Routing{Reader: r, Host: h, service: svc, Port: port, Uses: &out.Uses}
 	headers := r.Headers(r.Mesh())
 	v := &ir.VirtualHost{
 		RouteConfig:     at.routes.Name,
