@@ -179,8 +179,12 @@ func normalize(f *hcmv3.HttpConnectionManager, r *request, res *Result) {
 			delete(r.headers, name)
 		}
 	}
-	path := r.headers[":path"]
+	path, _, _ := strings.Cut(r.headers[":path"], "#") // proxies run with http_reject_path_with_fragment false
 	escaped := beforeQuery(path, escapedSlashes.Replace) != path
+	if bare, _, _ := strings.Cut(path, "?"); f.GetNormalizePath().GetValue() && strings.Contains(bare, "%00") {
+		res.Status, res.Reason = http.StatusBadRequest, "the path has an escaped NUL"
+		return
+	}
 	r.headers[":path"] = pathBy(f, path)
 	switch f.GetPathWithEscapedSlashesAction() {
 	case hcmv3.HttpConnectionManager_REJECT_REQUEST:
@@ -224,13 +228,19 @@ func beforeQuery(path string, change func(string) string) string {
 	return bare
 }
 
-// normalizedPath returns a path as Envoy's normalize_path makes it: it unescapes characters that need no
-// escape, turns backslashes into slashes, and resolves "." and "..". The query stays.
+// normalizedPath returns a path as Envoy's normalize_path makes it: it removes parameters of the segments "." and "..",
+// unescapes characters that need no escape, escapes others, turns backslashes into slashes, and resolves "." and "..".
+// Segments that are dots only after the second step keep their parameters. The query stays.
 func normalizedPath(path string) string {
 	return beforeQuery(path, func(bare string) string {
-		return withoutDots(strings.ReplaceAll(unescapeUnreserved(bare), `\`, "/"))
+		return withoutDots(toEscape.Replace(unescapeUnreserved(dotParameters.ReplaceAllString(bare, "$1"))))
 	})
 }
+
+var (
+	dotParameters = regexp.MustCompile(`(/\.\.?);[^/]*`)
+	toEscape      = strings.NewReplacer(`\`, "/", "{", "%7B", "}", "%7D", "|", "%7C", "^", "%5E", "`", "%60", `"`, "%22", "<", "%3C", ">", "%3E")
+)
 
 const unreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 
