@@ -85,6 +85,8 @@ func TestAdvisoriesOfRequests(t *testing.T) {
 		"two hosts, one not UTF-8 (CVE-2026-73552)":    "GET / HTTP/1.1\nHost: \xff,admin.example.com\nConnection: close\n\n",
 		"two hosts, the last not UTF-8":                "GET / HTTP/1.1\nHost: admin.example.com,\xff\nConnection: close\n\n",
 		"dots with parameters (CVE-2026-73551)":        "GET /a/..;x=y/admin HTTP/1.1\n" + closing,
+		"escaped dots with parameters":                 "GET /a/%2e%2e;x=y/admin HTTP/1.1\n" + closing,
+		"an escaped dot with parameters":               "GET /.%2E;/%2e;x/admin HTTP/1.1\n" + closing,
 		"HTTP/1.0":                                     "GET /admin HTTP/1.0\nHost: web\n\n",
 		"length and chunks":                            "POST / HTTP/1.1\nContent-Length: 4\nTransfer-Encoding: chunked\n" + "Host: web\n\n0\n\nGET /admin HTTP/1.1\n" + closing,
 		"two lengths":                                  "POST / HTTP/1.1\nContent-Length: 0\nContent-Length: 40\nHost: web\n\nGET /admin HTTP/1.1\n" + closing,

@@ -232,7 +232,7 @@ func TestKindOfDumps(t *testing.T) {
 // TestUntried checks that routes and operations without a call are counted.
 func TestUntried(t *testing.T) {
 	var paths []string
-	for i := range 70 {
+	for i := range 69 { // one more is that of dot segments with parameters
 		paths = append(paths, fmt.Sprintf("/p%d", i))
 	}
 	many := changed(t, "allow", "/v2*, /", strings.Join(paths, ", "))

@@ -59,6 +59,10 @@ const severalProviders = "-several-providers"
 // istioAuthorizer matches the names for action CUSTOM. A filter that itself refuses has no provider.
 var istioAuthorizer = regexp.MustCompile(`^istio-ext-authz-(.+?)-ns\[`)
 
+// dotSegmentPolicy is the name of the policy that refuses dot segments with parameters, which policies on paths would not
+// take for what many servers serve.
+const dotSegmentPolicy = "dot-segment-with-parameters"
+
 // named parses the name of an RBAC policy.
 func (d Decision) named(policy string) Decision {
 	d.Policy = policy
@@ -120,6 +124,8 @@ func (r *request) runRBAC(filter string, f rbacFilter, res *Result) (refused boo
 func (r *Result) note(rules *rbacv3.RBAC, policy string, passes, dryRun bool) {
 	d := Decision{Action: rules.GetAction().String(), Refuses: !passes, DryRun: dryRun}
 	switch {
+	case policy == dotSegmentPolicy:
+		d.Cause = "the path has a dot segment with parameters, such as /..;x/, which may lead around policies on paths"
 	case policy != "":
 		d = d.named(policy)
 	case passes:

@@ -166,7 +166,7 @@ func httpPolicy(v *ir.HTTPChain) ([]*hcmv3.HttpFilter, error) {
 	if err != nil {
 		return nil, err
 	}
-	decisions, err := security.DecisionsOf(v.Authorization, false).HTTPFilters()
+	decisions, err := security.RequestDecisions(v.Authorization, v.Paths).HTTPFilters()
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func tcpFilters(v *ir.TCPChain, port uint32, meshTLS bool, before, behind []*lis
 	if err != nil {
 		return nil, err
 	}
-	decisions := security.DecisionsOf(v.Authorization, true)
+	decisions := security.ConnectionDecisions(v.Authorization)
 	own, err := decisions.TCPFilters()
 	if err != nil {
 		return nil, err

@@ -4,7 +4,7 @@
 // If a rule cannot be applied to a connection, the translation is the stricter one: an ALLOW rule is left out,
 // and a DENY rule applies without the part that cannot be compared.
 //
-// Start reading at DecisionsOf and ServerTLS.
+// Start reading at RequestDecisions and ServerTLS.
 package security
 
 import (
@@ -74,11 +74,25 @@ type decision struct {
 	prefix     string // of the statistics and metadata of dry
 }
 
-// DecisionsOf returns the decisions of a chain's policies; tcp: of connections, else of requests.
-func DecisionsOf(v *ir.Authorization, tcp bool) Decisions {
+// RequestDecisions returns the decisions about requests, whose paths are normalized as paths says.
+func RequestDecisions(v *ir.Authorization, paths model.PathNormalization) Decisions {
 	if v == nil {
 		return nil
 	}
+	return decisionsOf(v, false, paths != model.PathsAsTheyAre && comparesPaths(v))
+}
+
+// ConnectionDecisions returns the decisions about connections.
+func ConnectionDecisions(v *ir.Authorization) Decisions {
+	if v == nil {
+		return nil
+	}
+	return decisionsOf(v, true, false)
+}
+
+// decisionsOf returns the decisions of a chain's policies; tcp: of connections, else of requests. noDots: requests with the
+// dot segments of dotSegment are refused.
+func decisionsOf(v *ir.Authorization, tcp, noDots bool) Decisions {
 	r := &rules{trustDomains: v.TrustDomains, tcp: tcp}
 	var out Decisions
 	for _, a := range []struct {
@@ -89,6 +103,9 @@ func DecisionsOf(v *ir.Authorization, tcp bool) Decisions {
 		{rbacv3.RBAC_LOG, v.Audit, ""}, {rbacv3.RBAC_DENY, v.Deny, dryRunDenyPrefix}, {rbacv3.RBAC_ALLOW, v.Allow, dryRunAllowPrefix},
 	} {
 		s := decision{rules: r.rbac(a.action, a.policies, false)}
+		if noDots && a.action == rbacv3.RBAC_DENY {
+			s.rules = refuseDotSegments(s.rules)
+		}
 		if a.prefix != "" {
 			s.dry = r.rbac(a.action, a.policies, true)
 		}

@@ -51,7 +51,7 @@ func TestRefuseAll(t *testing.T) {
 		"DENY everything as a dry run":   {nil, []*model.AuthorizationPolicy{{DryRun: true, Rules: []model.AuthorizationRule{to()}}}, 80, false},
 	} {
 		v := &ir.Authorization{TrustDomains: []string{"cluster.local"}, Allow: tc.allow, Deny: tc.deny}
-		require.Equal(t, tc.want, DecisionsOf(v, true).RefuseAll(tc.port), name)
+		require.Equal(t, tc.want, ConnectionDecisions(v).RefuseAll(tc.port), name)
 	}
-	require.False(t, DecisionsOf(nil, true).RefuseAll(80))
+	require.False(t, ConnectionDecisions(nil).RefuseAll(80))
 }
