@@ -40,6 +40,14 @@ listeners:
 - name: passthrough
   address: {socketAddress: {address: 10.0.0.1, portValue: 8443}}
   filterChains: [{filters: [*tcp]}]
+- name: gateway
+  address: {socketAddress: {address: 10.0.0.1, portValue: 8080}}
+  filterChains:
+  - filters: [{name: http, typedConfig: {"@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager, statPrefix: x, useRemoteAddress: true, rds: {routeConfigName: out, configSource: {ads: {}}}, httpFilters: [*router]}}]
+- name: behind a proxy
+  address: {socketAddress: {address: 10.0.0.1, portValue: 8081}}
+  filterChains:
+  - filters: [{name: http, typedConfig: {"@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager, statPrefix: x, useRemoteAddress: true, skipXffAppend: true, rds: {routeConfigName: out, configSource: {ads: {}}}, httpFilters: [*router]}}]
 - name: virtualInbound
   address: {socketAddress: {address: 0.0.0.0, portValue: 15006}}
   listenerFilters: [{name: tls, typedConfig: {"@type": type.googleapis.com/envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector}}]
@@ -63,6 +71,7 @@ listeners:
               action: DENY
               policies:
                 role: {permissions: [{notRule: {header: {name: x-role, stringMatch: {exact: internal}}}}], principals: [{any: true}]}
+                client: {permissions: [{any: true}], principals: [{remoteIp: {addressPrefix: 192.0.2.66, prefixLen: 32}}]}
                 token: {permissions: [{header: {name: authorization, presentMatch: true}}], principals: [{any: true}]}
                 host: {permissions: [{header: {name: ":authority", stringMatch: {exact: two.example.com}}}], principals: [{any: true}]}
         - *router
@@ -86,6 +95,7 @@ clusters:
 func TestArrivalAfterTheProxy(t *testing.T) {
 	w, err := Parse([]byte(arrivals))
 	require.NoError(t, err)
+	claim := map[string]string{"X-Forwarded-For": "192.0.2.66"}
 	token := map[string]string{"Authorization": "Bearer x", "X-Role": "none"}
 	for name, tc := range map[string]struct {
 		call   Call
@@ -96,10 +106,14 @@ func TestArrivalAfterTheProxy(t *testing.T) {
 		"hosts of several upstreams": {
 			Call{To: "10.0.0.1:80", Path: "/split", Host: "shop.example.com"}, "policies", []int{200, 403},
 		},
-		"HTTPS that ends":    {Call{To: "10.0.0.1:443", Protocol: HTTPS, SNI: "shop.example.com"}, "policies", []int{200}},
-		"TLS that ends":      {Call{To: "10.0.0.1:9443", Protocol: TLS, SNI: "shop.example.com"}, "policies", []int{0}},
-		"HTTPS passed on":    {Call{To: "10.0.0.1:8443", Protocol: HTTPS, SNI: "shop.example.com"}, "tls", []int{0}},
-		"requests in a pipe": {Call{To: "10.0.0.1:8443", Headers: token}, "policies", []int{403}},
+		"HTTPS that ends":                    {Call{To: "10.0.0.1:443", Protocol: HTTPS, SNI: "shop.example.com"}, "policies", []int{200}},
+		"TLS that ends":                      {Call{To: "10.0.0.1:9443", Protocol: TLS, SNI: "shop.example.com"}, "policies", []int{0}},
+		"HTTPS passed on":                    {Call{To: "10.0.0.1:8443", Protocol: HTTPS, SNI: "shop.example.com"}, "tls", []int{0}},
+		"a client that a gateway reports":    {Call{To: "10.0.0.1:8080", From: "192.0.2.66:1"}, "policies", []int{403}},
+		"a client that it does not report":   {Call{To: "10.0.0.1:8081", From: "192.0.2.66:1"}, "policies", []int{200}},
+		"an address that its client claims":  {Call{To: "10.0.0.1:8080", Headers: claim}, "policies", []int{200}},
+		"an address that applications claim": {Call{To: "10.0.0.1:80", Headers: claim}, "policies", []int{403}},
+		"requests in a pipe":                 {Call{To: "10.0.0.1:8443", Headers: token}, "policies", []int{403}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.call.Direct = true
@@ -108,7 +122,9 @@ func TestArrivalAfterTheProxy(t *testing.T) {
 			require.Len(t, r.Upstreams, len(tc.status))
 			for i := range r.Upstreams {
 				u := &r.Upstreams[i]
-				in, err := w.Call(tc.call.Arrival(r, u, &u.Endpoints[0], ""))
+				next := tc.call.Arrival(r, u, &u.Endpoints[0], "")
+				next.From = "10.0.0.1:50000"
+				in, err := w.Call(next)
 				require.NoError(t, err)
 				require.Equal(t, tc.chain, in.Chain)
 				require.Equal(t, tc.status[i], in.Status, in)

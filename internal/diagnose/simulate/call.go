@@ -82,6 +82,7 @@ type request struct {
 	alpn      []string
 	secured   bool                         // a filter chain has ended the TLS
 	hcm       *hcmv3.HttpConnectionManager // the connection manager that reads the request; nil: none does
+	client    netip.Addr                   // as trusted proxies report it to hcm
 	metadata  map[string]map[string]any    // metadata that filters have set, by filter
 	offers    []string                     // upstream, by ALPN; nil: as the cluster configures
 	meshALPN  bool                         // Istio's ALPN filter sets what is offered upstream

@@ -40,6 +40,7 @@ func (w *World) runHTTP(f *hcmv3.HttpConnectionManager, r *request, res *Result)
 	if err := x.mutateEarly(); err != nil {
 		return err
 	}
+	r.readClient()
 	if err := w.findRoutes(x); err != nil {
 		return err
 	}

@@ -137,24 +137,32 @@ func (r *request) isAuthenticated(a *rbacv3.Principal_Authenticated) (bool, erro
 	return matchesString(a.GetPrincipalName(), r.Principal)
 }
 
-// remote returns the client's address as reported by trusted proxies: X-Forwarded-For counts back as many
-// entries as there are trusted proxies. A sidecar trusts its caller, a gateway trusts no proxy.
+// remote returns the client's address as reported by trusted proxies.
 func (r *request) remote() netip.Addr {
 	if r.hcm == nil {
 		return r.from.Addr()
 	}
-	n := int(r.hcm.GetXffNumTrustedHops())
-	if !r.hcm.GetUseRemoteAddress().GetValue() {
+	return r.client
+}
+
+// readClient finds the client's address: X-Forwarded-For counts back as many entries as there are trusted proxies. A sidecar
+// trusts its caller, a gateway trusts no proxy. Then a gateway appends the address of the connection. If that is a loopback
+// address, it appends another one of its own, which has no effect on later proxies: they see it as the connection's.
+func (r *request) readClient() {
+	const name = "x-forwarded-for"
+	r.client = r.from.Addr()
+	n, direct := int(r.hcm.GetXffNumTrustedHops()), r.hcm.GetUseRemoteAddress().GetValue()
+	if !direct {
 		n++
 	}
-	list := strings.Split(r.headers["x-forwarded-for"], ",")
-	if n == 0 || n > len(list) {
-		return r.from.Addr()
+	if list := strings.Split(r.headers[name], ","); n > 0 && n <= len(list) {
+		if a, err := netip.ParseAddr(strings.TrimSpace(list[len(list)-n])); err == nil {
+			r.client = a
+		}
 	}
-	if a, err := netip.ParseAddr(strings.TrimSpace(list[len(list)-n])); err == nil {
-		return a
+	if direct && !r.hcm.GetSkipXffAppend() && !r.from.Addr().IsLoopback() {
+		addOne(r.headers, name, r.from.Addr().String(), corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD)
 	}
-	return r.from.Addr()
 }
 
 func inBlock(c *corev3.CidrRange, ip netip.Addr) bool {
