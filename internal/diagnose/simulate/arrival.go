@@ -3,6 +3,8 @@ package simulate
 import (
 	"cmp"
 	"maps"
+	"net/netip"
+	"strings"
 )
 
 // MeshCertificate is the name of the secret with a workload's own certificate.
@@ -24,10 +26,22 @@ func (c Call) Arrival(r *Result, u *Upstream, e *Endpoint, principal string) Cal
 		c.Protocol = HTTPS
 	}
 	c.SNI, c.ALPN, c.Principal = u.TLS.SNI, u.TLS.ALPN, u.TLS.Cert
+	if c.SNI == autoSNI {
+		c.SNI = nameIn(c.Host)
+	}
 	if u.TLS.Cert == MeshCertificate {
 		c.Principal = principal
 	}
 	return c
+}
+
+// nameIn returns the host of an authority; "" for an address, which is no SNI.
+func nameIn(authority string) string {
+	host, _ := splitPort(authority)
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return ""
+	}
+	return host
 }
 
 // forwarded returns a call as the proxy sends it to an upstream, without the TLS that it may add.

@@ -85,10 +85,20 @@ routes:
     routes:
     - match: {prefix: /split}
       route: {weightedClusters: {clusters: [{name: plain, weight: 1, hostRewriteLiteral: one.example.com}, {name: plain, weight: 1, hostRewriteLiteral: two.example.com}]}}
+    - {match: {prefix: /sni}, route: {cluster: sni}}
     - {match: {prefix: /}, route: {cluster: plain}}
 - {name: in, virtualHosts: [{name: v, domains: ["*"], routes: [{match: {prefix: /}, directResponse: {status: 200}}]}]}
 clusters:
 - {name: plain, type: STATIC, loadAssignment: {clusterName: plain, endpoints: [{lbEndpoints: [{endpoint: {address: {socketAddress: {address: 10.1.0.1, portValue: 3000}}}}]}]}}
+- name: sni
+  type: STATIC
+  transportSocket: {name: tls, typedConfig: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext}}
+  typedExtensionProtocolOptions:
+    envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+      "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+      upstreamHttpProtocolOptions: {autoSni: true}
+      explicitHttpConfig: {httpProtocolOptions: {}}
+  loadAssignment: {clusterName: sni, endpoints: [{lbEndpoints: [{endpoint: {address: {socketAddress: {address: 10.1.0.1, portValue: 3000}}}}]}]}
 `
 
 // TestArrivalAfterTheProxy checks that the server judges what the proxy of the caller sends, and not what the client sends.
@@ -113,6 +123,7 @@ func TestArrivalAfterTheProxy(t *testing.T) {
 		"a client that it does not report":   {Call{To: "10.0.0.1:8081", From: "192.0.2.66:1"}, "policies", []int{200}},
 		"an address that its client claims":  {Call{To: "10.0.0.1:8080", Headers: claim}, "policies", []int{200}},
 		"an address that applications claim": {Call{To: "10.0.0.1:80", Headers: claim}, "policies", []int{403}},
+		"SNI by the authority":               {Call{To: "10.0.0.1:80", Path: "/sni", Host: "shop.example.com:8443"}, "tls", []int{0}},
 		"requests in a pipe":                 {Call{To: "10.0.0.1:8443", Headers: token}, "policies", []int{403}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -198,6 +198,9 @@ func secure(u *Upstream, c *clusterv3.Cluster) error {
 	return err
 }
 
+// autoSNI stands for the SNI that Envoy takes from the authority, after rewrites.
+const autoSNI = "auto"
+
 // clientTLS returns nil for a transport socket without TLS.
 func clientTLS(packed *anypb.Any, c *clusterv3.Cluster) (*ClientTLS, error) {
 	if packed == nil {
@@ -213,7 +216,7 @@ func clientTLS(packed *anypb.Any, c *clusterv3.Cluster) (*ClientTLS, error) {
 	}
 	out := &ClientTLS{SNI: t.GetSni(), ALPN: t.GetCommonTlsContext().GetAlpnProtocols()}
 	if o, _ := httpOptions(c); out.SNI == "" && o.GetUpstreamHttpProtocolOptions().GetAutoSni() {
-		out.SNI = "auto" // the authority, after rewrites
+		out.SNI = autoSNI
 	}
 	out.fill(t.GetCommonTlsContext())
 	return out, nil
