@@ -28,9 +28,13 @@ func (g *proxyGroup) deriveTelemetry(r *index.Reader) {
 // comes before hosts, because providers are hosts.
 func (g *proxyGroup) refProviders(r *index.Reader) {
 	now := policy.Providers(r)
-	from := r.Used.Since(0)
-	g.replaceRefs(g.fixed.providers, refs{now, from})
-	g.fixed.providers = refs{now, from}
+	for _, p := range now {
+		g.countRef(p.Host, p.From, 1)
+	}
+	for _, p := range g.fixed.providers {
+		g.countRef(p.Host, p.From, -1)
+	}
+	g.fixed.providers = now
 }
 
 // derivePlugins finds the plugins of the group's listeners. If they differ from before, all listeners are derived again.

@@ -354,7 +354,7 @@ func requireEmptyGroup(t *testing.T, s *proxyGroup) {
 	require.Empty(t, s.filters.Plugins)
 	s.dependents.Replace(unit{kind: unitTelemetry}, nil) // it asks for Telemetries, whether or not there are any
 	s.dependents.Replace(unit{kind: unitProviders}, nil)
-	require.Empty(t, s.fixed.providers.hosts)
+	require.Empty(t, s.fixed.providers)
 	require.Empty(t, s.hosts)
 	require.Empty(t, s.refs)
 	if s.router != nil {

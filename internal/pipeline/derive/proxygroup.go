@@ -43,7 +43,7 @@ type originCounts[K comparable] map[K]*index.OriginCounts
 
 // fixedRefs are uses of hosts and secrets that come from no host.
 type fixedRefs struct {
-	providers  refs               // services that receive telemetry or authorize calls
+	providers  []policy.Provider  // services that receive telemetry or authorize calls
 	egress     model.Host         // of the Sidecar's egress proxy
 	egressFrom *model.Origins     // of the use of egress
 	ingress    []policy.SecretRef // of the Sidecar's own listeners

@@ -18,21 +18,33 @@ func Telemetry(r *index.Reader) *ir.Telemetry {
 	return out
 }
 
-// Providers are the services that the listeners of the clients call themselves: collectors of both sides, and external
-// authorizers.
-func Providers(r *index.Reader) []model.Host {
+// Provider is a service that listeners call themselves.
+type Provider struct {
+	Host model.Host
+	From *model.Origins // why they call it
+}
+
+// Providers are the services that the listeners of the clients call: collectors of both sides, and external authorizers. One
+// that several policies name is listed several times.
+func Providers(r *index.Reader) []Provider {
+	mark := r.Mark()
 	rules := telemetries(r)
-	_, out := telemetryOf(r, rules, model.SideClient)
+	_, collectors := telemetryOf(r, rules, model.SideClient)
 	if !r.Key.IsRouter() {
 		_, others := telemetryOf(r, rules, model.SideServer)
 		for _, h := range others {
-			out = appendHost(out, h)
+			collectors = appendHost(collectors, h)
 		}
 	}
+	var out []Provider
+	for from := r.Used.Since(mark); len(collectors) > 0; collectors = collectors[1:] {
+		out = append(out, Provider{collectors[0], from})
+	}
 	for _, p := range r.CustomPolicies() {
-		if a := authorizerOf(r, p.Provider); a != nil {
+		mark := r.Mark()
+		if a := authorizerOf(r, p.Provider); a != nil && a.Host != "" {
 			r.Use(p)
-			out = appendHost(out, a.Host)
+			out = append(out, Provider{a.Host, r.Used.Since(mark)})
 		}
 	}
 	return out
