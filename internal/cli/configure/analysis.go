@@ -71,6 +71,7 @@ func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, stdin
 	}
 	all := append(content.Problems, analyze.CheckAll(analyze.Input{Objects: content.Objects, Root: f.root}, f.domain)...)
 	all = append(all, unmatchedPatches(content.Objects, nil, false, f.root, f.domain)...)
+	all = append(all, unreadBySidecars(content.Objects, nil)...)
 	a := newAnalysis(all, s, func(k model.Key) string { return annotations[k] })
 	a.Cluster, a.Objects = address, len(content.Objects)
 	return a, nil
@@ -119,6 +120,7 @@ func across(tree *file.Tree, objects []model.Object, in analyze.Input, domain st
 	}
 	in.Broken = tree.Broken
 	found := append(analyze.CheckAll(in, domain), unmatchedPatches(objects, tree.Templates, in.Files, in.Root, domain)...)
+	found = append(found, unreadBySidecars(objects, tree.Templates)...)
 	problems := slices.DeleteFunc(found, func(p problem.Problem) bool {
 		d := tree.Drafts[p.Object]
 		return d != nil && d.Concerns(p) || wrong[place{p.Object, p.Field}] || !in.Files && !tree.Has(p.Object)

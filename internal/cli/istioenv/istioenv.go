@@ -28,13 +28,22 @@ func (v Variable) HoldsFor(value string) bool {
 	return v.Holds == Any || slices.Contains(strings.Split(v.Holds, "|"), strings.ToLower(value)) && v.Holds != ""
 }
 
-// Warn logs each variable that is set to a value without effect, in the order of their names.
-func Warn(list []Variable, lookup func(string) (string, bool), log *slog.Logger, of string) {
-	list = slices.SortedFunc(slices.Values(list), func(a, b Variable) int { return cmp.Compare(a.Name, b.Name) })
+// Unread returns the variables that are set to a value without effect, in the order of their names.
+func Unread(list []Variable, lookup func(string) (string, bool)) (out []Variable) {
 	for _, v := range list {
 		if value, ok := lookup(v.Name); ok && value != "" && !v.HoldsFor(value) {
-			WithoutEffect(log, of, v.Name, value, v.Why)
+			out = append(out, v)
 		}
+	}
+	slices.SortFunc(out, func(a, b Variable) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Warn logs each variable that is set to a value without effect.
+func Warn(list []Variable, lookup func(string) (string, bool), log *slog.Logger, of string) {
+	for _, v := range Unread(list, lookup) {
+		value, _ := lookup(v.Name)
+		WithoutEffect(log, of, v.Name, value, v.Why)
 	}
 }
 
