@@ -10,7 +10,6 @@ import (
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/moonsail/moonsail/internal/config/code"
-	"github.com/moonsail/moonsail/internal/config/envoyformat"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -113,9 +112,7 @@ func (c telemetryConv) logText(at problem.Path, text string) string {
 	if text == "" {
 		return ""
 	}
-	if err := envoyformat.Check(withoutQuery.Replace(text)); err != nil {
-		c.Errorf(code.InvalidExpression, at, "%v", err)
-	}
+	c.checkFormat(at, withoutQuery.Replace(text))
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
@@ -150,8 +147,6 @@ func (c telemetryConv) checkLabels(at problem.Path, v *structpb.Value) {
 			c.checkLabels(at.Index(i), e)
 		}
 	case *structpb.Value_StringValue:
-		if err := envoyformat.Check(withoutQuery.Replace(k.StringValue)); err != nil {
-			c.Errorf(code.InvalidExpression, at, "%v", err)
-		}
+		c.checkFormat(at, withoutQuery.Replace(k.StringValue))
 	}
 }

@@ -129,6 +129,8 @@ func (c telemetryConv) loggingRule(at problem.Path, l *telemetry.AccessLogging) 
 	if l.Filter != nil {
 		if err := cel.Check(out.Filter); err != nil {
 			c.Errorf(code.InvalidExpression, at.Field("filter").Field("expression"), "%q is not an expression of CEL that Envoy takes: %v", out.Filter, err)
+		} else if peer := peerIn(out.Filter); peer != "" {
+			c.Errorf(code.InvalidExpression, at.Field("filter").Field("expression"), "%q would log no call: only Istio's own filters set %s; compare another attribute, such as connection.uri_san_peer_certificate", out.Filter, peer)
 		}
 	}
 	return out
@@ -199,9 +201,7 @@ func (c telemetryConv) traceTag(at problem.Path, t *telemetry.Tracing_CustomTag)
 	case *telemetry.Tracing_CustomTag_Formatter:
 		required("formatter.value", v.Formatter.GetValue())
 		out.Format = v.Formatter.GetValue()
-		if err := envoyformat.Check(out.Format); err != nil {
-			c.Errorf(code.InvalidExpression, at.Field("formatter.value"), "%v", err)
-		}
+		c.checkFormat(at.Field("formatter.value"), out.Format)
 	default:
 		c.Errorf(code.MissingField, at, "has no value; set one of literal, environment, header and formatter")
 	}
@@ -242,6 +242,26 @@ var (
 	literalNumber   = regexp.MustCompile(`^[0-9]+$`)
 )
 
+// istioPeer finds the filter states with which Istio's own filters describe peers, in expressions and formats.
+var istioPeer = regexp.MustCompile(`(?:FILTER_STATE\(|filter_state\s*(?:\.|\[\s*[rR]?["']))\s*((?:wasm\.)?(?:upstream|downstream)_peer)\b`)
+
+// peerIn returns the filter state of a peer that an expression or a format reads; empty: none.
+func peerIn(text string) string {
+	if m := istioPeer.FindStringSubmatch(text); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// checkFormat checks a format of Envoy. One that reads what Istio's filters set has other parts, and stays.
+func (c telemetryConv) checkFormat(at problem.Path, text string) {
+	if err := envoyformat.Check(text); err != nil {
+		c.Errorf(code.InvalidExpression, at, "%v", err)
+	} else if peer := peerIn(text); peer != "" {
+		c.Warnf(code.InvalidExpression, at, "%s has no value: only Istio's own filters set it; remove it from the format", peer)
+	}
+}
+
 // expressionFormat writes an expression with Envoy's command operators.
 func (c telemetryConv) expressionFormat(at problem.Path, text string) string {
 	text = strings.TrimSpace(text)
@@ -251,6 +271,9 @@ func (c telemetryConv) expressionFormat(at problem.Path, text string) string {
 	if err := cel.Check(text); err != nil {
 		c.Errorf(code.InvalidExpression, at, "%q is not an expression that Envoy takes: %v", text, err)
 		return ""
+	}
+	if peer := peerIn(text); peer != "" {
+		c.Errorf(code.InvalidExpression, at, "%q is always unknown: only Istio's own filters set %s; the labels source_* and destination_* name both workloads", text, peer)
 	}
 	if f, ok := attributeFormats[text]; ok {
 		return f
