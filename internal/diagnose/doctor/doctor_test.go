@@ -255,6 +255,8 @@ func TestProxyCounters(t *testing.T) {
 	})
 	found := proxyFindings(doctor.ProxyEvidence{Concurrency: 1, Now: now})
 	require.Equal(t, "cluster.outbound|80||a.upstream_rq_pending_overflow 7", found["limits"].Evidence[0])
+	active := withStatistics(map[string]uint64{"cluster.outbound|80||a.upstream_rq_active_overflow": 2, "cluster.outbound|80||a.upstream_rq_pending_overflow": 0})
+	require.Equal(t, "cluster.outbound|80||a.upstream_rq_active_overflow 2", proxyFindings(doctor.ProxyEvidence{Concurrency: 1, Now: active})["limits"].Evidence[0])
 	require.Contains(t, found, "refused-updates")
 	require.Contains(t, found, "event-loops")
 	require.Contains(t, found, "series")

@@ -21,7 +21,8 @@ func (p *proxy) eventLoops() verdict {
 	return checked()
 }
 
-var overflow = regexp.MustCompile(`^cluster\..*\.(upstream_cx_overflow|upstream_cx_pool_overflow|upstream_rq_pending_overflow|upstream_rq_retry_overflow)$`)
+// overflow matches what circuit breakers reject. Envoy counts requests over http2MaxRequests as active, before 1.38 as pending.
+var overflow = regexp.MustCompile(`^cluster\..*\.upstream_(cx|cx_pool|rq_active|rq_pending|rq_retry)_overflow$`)
 
 func (p *proxy) limits() verdict {
 	if list := p.matching(overflow); len(list) > 0 {
