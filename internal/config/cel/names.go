@@ -14,5 +14,8 @@ var (
 		"getFullYear", "getMonth", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear",
 		"getHours", "getMinutes", "getSeconds", "getMilliseconds",
 	}
+	// regexFunctions are those of re, with the number of their arguments.
+	regexFunctions = map[string]int{"extract": 3, "capture": 2, "captureN": 2}
+
 	macros = []string{"all", "exists", "exists_one", "map", "filter"}
 )

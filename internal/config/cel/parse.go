@@ -5,6 +5,7 @@ package cel
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -191,6 +192,9 @@ func (p *parser) name(name string) error {
 		}
 		return p.call(name)
 	}
+	if name == "re" && p.take(".") {
+		return p.regexFunction()
+	}
 	if slices.Contains(attributes, name) {
 		return nil
 	}
@@ -198,6 +202,21 @@ func (p *parser) name(name string) error {
 		return fmt.Errorf("%q is an attribute of Istio's own filters, which Envoy does not have: use one of %s", name, strings.Join(attributes, ", "))
 	}
 	return fmt.Errorf("%q is not an attribute: use one of %s", name, strings.Join(attributes, ", "))
+}
+
+// regexFunction reads a call such as re.capture(text, pattern), after "re.". Envoy compiles patterns only when it
+// evaluates the call.
+func (p *parser) regexFunction() error {
+	name := p.next()
+	want, known := regexFunctions[name.text]
+	if !known || !p.take("(") {
+		return fmt.Errorf("re.%s is not a function: use re.%s", name.text, strings.Join(slices.Sorted(maps.Keys(regexFunctions)), ", re."))
+	}
+	n, err := p.list(")")
+	if err == nil && n != want {
+		return fmt.Errorf("re.%s takes %d arguments, not %d", name.text, want, n)
+	}
+	return err
 }
 
 // call reads the argument of a function. That of has is a field of something.

@@ -19,6 +19,7 @@ func TestEnvoyAcceptsExpressions(t *testing.T) {
 	for i, text := range []string{
 		"has(filter_state['a.b'].c)", "'x' in request.headers", "request.host.matches('a{95}')", "request.host.matches('a{1,48}')",
 		`request.host.matches(r'\p{Greek}')`, "request.time.getHours('CET') > 1", "9223372036854775807 > -9223372036854775808",
+		`re.extract(request.path, '/(.*)', r'\1') == 'a'`, "re.capture(request.path, '/(.*)') == 'a'", "re.captureN(request.path, '/(?P<a>.*)')['a'] == 'b'",
 	} {
 		require.NoError(t, cel.Check(text))
 		b.add(t, string(rune('a'+i)), loggedIf(t, i, text))
@@ -27,6 +28,7 @@ func TestEnvoyAcceptsExpressions(t *testing.T) {
 	for _, text := range []string{
 		"has(request.headers['x'])", "request.host.matches('(')", "request.host.matches('a{98}')", "request.host.matches('a{1,49}')",
 		`request.host.matches(r'\pL')`, `request.host == '\d'`, "size()", "string(response.code) == '200'", "[1].exists(x, x == 1)", "99999999999999999999 > 1",
+		"re.capture(request.path) == 'a'", "re.matches(request.path, 'a')", "re.captureN(request.path, 'a', 'b', 'c') == {}",
 	} {
 		require.Error(t, cel.Check(text), text)
 		b := newBootstrap()
