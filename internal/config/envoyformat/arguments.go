@@ -13,9 +13,14 @@ import (
 // arguments are the forms of those that Envoy looks at. Others may be anything but nothing.
 var arguments = map[string]*regexp.Regexp{
 	"REQ":                   headerArgument,
+	"REQUEST_HEADER":        headerArgument,
 	"RESP":                  headerArgument,
+	"RESPONSE_HEADER":       headerArgument,
+	"RESPONSE_TRAILER":      headerArgument,
 	"TRAILER":               headerArgument,
 	"PATH":                  regexp.MustCompile(`^(WQ|NQ)(:(ORIG|PATH|ORIG_OR_PATH))?$`),
+	"QUERY_PARAMS":          regexp.MustCompile(`^(ORIG|DECODED)$`),
+	"REQUESTED_SERVER_NAME": regexp.MustCompile(`^(SNI_ONLY|SNI_FIRST|HOST_FIRST)?(:(ORIG|HOST|ORIG_OR_HOST)?)?$`),
 	"GRPC_STATUS":           regexp.MustCompile(`^(CAMEL_STRING|SNAKE_STRING|NUMBER)$`),
 	"METADATA":              regexp.MustCompile(`^(DYNAMIC|CLUSTER|ROUTE|UPSTREAM_HOST|LISTENER|LISTENER_FILTER_CHAIN|VIRTUAL_HOST)(:.*)?$`),
 	"FILTER_STATE":          stateArgument,
@@ -46,9 +51,9 @@ func checkArgument(name, argument string) error {
 	switch form := arguments[name]; {
 	case form != nil && !form.MatchString(argument):
 		return fmt.Errorf("%q is not an argument that Envoy takes for the substitution %%%s%%", argument, name)
-	case name == "CEL":
+	case name == "CEL", name == "TYPED_CEL":
 		if err := cel.Check(argument); err != nil {
-			return fmt.Errorf("the expression of %%CEL(%s)%%: %w", argument, err)
+			return fmt.Errorf("the expression of %%%s(%s)%%: %w", name, argument, err)
 		}
 	case name == "COALESCE":
 		if err := checkCoalesce(argument); err != nil {

@@ -92,7 +92,7 @@ func (x *exchange) change(h, pseudo map[string]string, add []*corev3.HeaderValue
 	}
 }
 
-var requestHeader = regexp.MustCompile(`%%|%REQ\(([^?()]+)\)%`)
+var requestHeader = regexp.MustCompile(`%%|%(?:REQ|REQUEST_HEADER)\(([^?()]+)\)%`)
 
 // filled replaces the operators for request headers in a value, and "%%". Other operators stay.
 func (x *exchange) filled(value string) string {

@@ -18,7 +18,7 @@ import (
 var arguments = map[string]string{
 	"CEL": "request.id", "COALESCE": `{"operators":["PROTOCOL"]}`, "COMMON_DURATION": "DS_RX_BEG:DS_RX_END:ms",
 	"GRPC_STATUS": "CAMEL_STRING", "METADATA": "ROUTE:a:b", "DYNAMIC_METADATA": "a:b", "CLUSTER_METADATA": "a:b",
-	"UPSTREAM_METADATA": "a:b", "PATH": "WQ", "FILTER_STATE": "a:PLAIN", "UPSTREAM_FILTER_STATE": "a:PLAIN",
+	"UPSTREAM_METADATA": "a:b", "PATH": "WQ", "QUERY_PARAMS": "ORIG", "REQUESTED_SERVER_NAME": "SNI_FIRST:ORIG", "TYPED_CEL": "request.id", "FILTER_STATE": "a:PLAIN", "UPSTREAM_FILTER_STATE": "a:PLAIN",
 	"START_TIME": "%s.%3f", "EMIT_TIME": "%s", "START_TIME_LOCAL": "%s", "EMIT_TIME_LOCAL": "%s",
 }
 
@@ -28,6 +28,7 @@ func TestEnvoyAcceptsSubstitutions(t *testing.T) {
 	rule := ir.Route{DirectResponse: &model.DirectResponse{Status: 200}}
 	further := []string{
 		"%PER_REQUEST_STATE(a)%", "%METADATA(LISTENER_FILTER_CHAIN)%", "%FILTER_STATE(a)%", "%FILTER_STATE(a:FIELD:b:c)%", "%COMMON_DURATION(:)%",
+		"%REQUESTED_SERVER_NAME()%", "%REQUESTED_SERVER_NAME(:ORIG_OR_HOST)%", "%REQUESTED_SERVER_NAME(HOST_FIRST:)%", "%QUERY_PARAMS(DECODED)%",
 		"%REQ(:x?x.y_z~|^`'*&$#!+-)%", "%REQ(x):18446744073709551615%", "%START_TIME(%Q)%",
 		`%COALESCE({"operators":["PROTOCOL",{"command":"REQ","param":"x?y","max_length":5},{"command":"CEL","param":"request.id"}]}):9%`,
 	}
