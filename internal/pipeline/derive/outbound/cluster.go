@@ -11,13 +11,12 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
-// clusters makes a cluster for each port of a service, and for each subset of it.
-func clusters(r *index.Reader, svc *model.Service, needed *index.OriginCounts, out *Result) {
+// clusters makes a cluster for each port of a service, and for each subset of it. why is what the clients have them for;
+// nil: for the service alone.
+func clusters(r *index.Reader, svc *model.Service, why *model.Origins, out *Result) {
 	mark := r.Mark()
 	r.Use(svc)
-	if !r.Offers(svc) || svc.ExternalName != "" { // then routes to it are why it has clusters
-		r.Used.AddAll(needed.Common())
-	}
+	r.Used.AddAll(why)
 	read := r.Used.Since(mark)
 	rule := r.Rule(svc.Hostname, svc.Namespace)
 	from := clusterOrigins{mark: mark, ruled: r.Mark(), service: read, rule: r.Used.Since(mark)}

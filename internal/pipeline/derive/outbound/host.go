@@ -83,7 +83,11 @@ func Host(r *index.Reader, h model.Host, needed *index.OriginCounts) *Result {
 	// What a host refers to must not depend on what refers to it: otherwise the two could make each other dirty for ever.
 	out := &Result{State: State{Service: svc}}
 	if wanted {
-		clusters(r, svc, needed, out)
+		var why *model.Origins
+		if !visible {
+			why = needed.Common()
+		}
+		clusters(r, svc, why, out)
 	}
 	if visible {
 		for i := range r.Egress {
@@ -109,8 +113,11 @@ func reachable(r *index.Reader, svc *model.Service, needed *index.OriginCounts) 
 		return nil
 	}
 	out := &Result{State: State{Service: svc}}
-	if r.Aliased(svc) == nil || needed.Total() > 0 { // else routes lead to the service that it is an alias for
-		clusters(r, svc, needed, out)
+	switch alias := r.Aliased(svc) != nil; { // routes to an alias lead to another service
+	case r.Offers(svc) && !alias:
+		clusters(r, svc, nil, out)
+	case needed.Total() > 0:
+		clusters(r, svc, needed.Common(), out)
 	}
 	return out.finish()
 }
@@ -374,7 +381,7 @@ func alias(r *index.Reader, svc, target *model.Service, needed *index.OriginCoun
 	mark := r.Mark()
 	if needed.Total() > 0 { // by a Sidecar's egress proxy, or by routes to something outside
 		out.Service = svc
-		clusters(r, svc, needed, out)
+		clusters(r, svc, needed.Common(), out)
 	}
 	r.Unread(mark) // the alias and its target stay
 	if target != nil {
