@@ -111,7 +111,7 @@ func (c *cluster) writeRoots(t *testing.T) {
 
 func moonsailVersion(t *testing.T) string {
 	t.Helper()
-	out, err := exec.Command(os.Getenv("MOONSAIL_BIN"), "version").Output()
+	out, err := exec.Command(os.Getenv("MOONSAIL_BIN"), "version", "--client").Output()
 	require.NoError(t, err)
 	return strings.TrimSpace(string(out))
 }
