@@ -14,6 +14,7 @@ TYPESCRIPT := 5.9.3
 KUBE := .tools/kube/kube
 CRDS := .tools/kube/crds/istio.yaml
 ISTIOD := .tools/istiod/istiod
+ISTIOCTL := .tools/istiod/istioctl
 # Where a cluster's programs and state are. It must not be on overlayfs.
 KUBERNETES ?= .tools/kubernetes
 
@@ -57,7 +58,7 @@ SAMPLED := ^(TestCorpusOnEnvoy|TestHonouredFieldsReachProxies|TestCorpusThroughA
 # By default a process with the race detector sleeps for a second before it ends. The lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
-.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-e2e cluster-images cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance conformance-mesh fuzz bench bench-istiod compare-istiod image release release-test pictures grafana-test dashboard dashboard-test dashboard-browser lint gosec vuln clean
+.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-e2e cluster-images cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance conformance-mesh fuzz bench bench-istiod compare-istiod interop-istiod istioctl-test image release release-test pictures grafana-test dashboard dashboard-test dashboard-browser lint gosec vuln clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -185,9 +186,21 @@ compare-istiod: kube-build $(ISTIOD) ## decide the calls of 560 configurations a
 	  tail -n +1 -f --pid=$$pid dist/compare-istiod/log | grep --line-buffered '^==>\|^FAIL\|^PASS\|^ok'; \
 	  status=0; wait $$pid || status=$$?; cat dist/compare-istiod/report.txt; exit $$status
 
+interop-istiod: envoy kube-build $(ISTIOD) ## real Envoys of istiod and of Moonsail call each other in one mesh; half a minute, after minutes for the first build
+	@echo "==> running sidecars of istiod beside sidecars of Moonsail"
+	@go test -count 1 -timeout 20m $(TESTFLAGS) ./test/istiod -run '^TestInteroperability$$' -istiod "$(abspath $(ISTIOD))"
+
+istioctl-test: envoy kube-build $(ISTIOCTL) ## commands of the real istioctl against Moonsail, with real Envoys; half a minute, after minutes for the first build
+	@echo "==> running istioctl against Moonsail"
+	@go test -count 1 -timeout 20m $(TESTFLAGS) ./test/istiod -run '^TestIstioctl$$' -istioctl "$(abspath $(ISTIOCTL))"
+
 $(ISTIOD): bench/istiod/go.mod bench/istiod/go.sum bench/istiod/main.go
 	@echo "==> building istiod, pinned in bench/istiod/go.mod (minutes the first time)"
 	@mkdir -p $(dir $@) && cd bench/istiod && go build -ldflags "-s -w" -o "$(CURDIR)/$@" .
+
+$(ISTIOCTL): bench/istiod/go.mod bench/istiod/go.sum
+	@echo "==> building istioctl, pinned in bench/istiod/go.mod (minutes the first time)"
+	@mkdir -p $(dir $@) && cd bench/istiod && go build -ldflags "-s -w" -o "$(CURDIR)/$@" istio.io/istio/istioctl/cmd/istioctl
 
 image: envoy ## write the image of control planes and sidecars to dist/image (IMAGE=moonsail:latest PLATFORMS=linux/amd64,linux/arm64; default: this machine's)
 	@echo "==> building the image $(IMAGE) for $(PLATFORMS)"

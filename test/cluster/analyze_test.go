@@ -80,10 +80,10 @@ func TestAnalyzeWithFewRights(t *testing.T) {
 	require.NoError(t, err)
 	c.Apply(t, "", string(rights))
 	c.Apply(t, ns, gatewayWithSecret(ns))
-	_, err = analyze(t, as(t, c, ns, "stranger"), "info")
+	_, err = analyze(t, c.KubeconfigAs(t, ns, "stranger"), "info")
 	var told *terminal.UserError
 	require.ErrorAs(t, err, &told)
 	require.Contains(t, told.Next, "the rights of the ClusterRole moonsail")
-	out, _ := analyze(t, as(t, c, "istio-system", "moonsail"), "info") // other tests' namespaces may have errors
+	out, _ := analyze(t, c.KubeconfigAs(t, "istio-system", "moonsail"), "info") // other tests' namespaces may have errors
 	require.Contains(t, out, "Secret/"+ns+"/api-client: is not read: secrets \"api-client\" is forbidden")
 }

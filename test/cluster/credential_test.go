@@ -204,7 +204,7 @@ func watchSecrets(t *testing.T, c *kubetest.Cluster, ns string) *secretWatcher {
 	pages := make(chan string, 1)
 	runControl(t, c, func(o *controlplane.Options) {
 		o.Status, o.HTTPAddr, o.RecheckReaders = false, "127.0.0.1:0", 100*time.Millisecond
-		o.Kubernetes.Kubeconfig = as(t, c, "istio-system", "moonsail")
+		o.Kubernetes.Kubeconfig = c.KubeconfigAs(t, "istio-system", "moonsail")
 		listening := o.Listening
 		o.Listening = func(xds, http net.Addr) { pages <- http.String(); listening(xds, http) }
 	})

@@ -91,7 +91,7 @@ func runManifest(t *testing.T, c *kubetest.Cluster, m *manifest) *serving {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &serving{at: map[string]string{}, cmd: exec.CommandContext(ctx, self, append(m.args(t), "--kubeconfig", as(t, c, "istio-system", m.deployment.Spec.Template.Spec.ServiceAccountName))...)}
+	s := &serving{at: map[string]string{}, cmd: exec.CommandContext(ctx, self, append(m.args(t), "--kubeconfig", c.KubeconfigAs(t, "istio-system", m.deployment.Spec.Template.Spec.ServiceAccountName))...)}
 	s.cmd.Env = append(os.Environ(), labtest.AsMoonsail)
 	r, err := s.cmd.StderrPipe()
 	require.NoError(t, err)

@@ -32,7 +32,7 @@ func runDeployer(t *testing.T, c *kubetest.Cluster) *control {
 	require.NoError(t, err)
 	c.Apply(t, "", string(rights))
 	return runControl(t, c, func(o *controlplane.Options) {
-		o.Kubernetes.Kubeconfig = as(t, c, "istio-system", "moonsail")
+		o.Kubernetes.Kubeconfig = c.KubeconfigAs(t, "istio-system", "moonsail")
 		o.DeployGateways, o.Webhook.Inject = true, inject.Default()
 		require.NoError(t, o.Webhook.Inject.Prepare())
 	})

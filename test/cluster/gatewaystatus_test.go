@@ -151,7 +151,7 @@ func asDeployed(t *testing.T, c *kubetest.Cluster) *control {
 	rights, err := os.ReadFile(filepath.Join("..", "..", "deploy", "rbac.yaml"))
 	require.NoError(t, err)
 	c.Apply(t, "", string(rights))
-	return runControl(t, c, func(o *controlplane.Options) { o.Kubernetes.Kubeconfig = as(t, c, "istio-system", "moonsail") })
+	return runControl(t, c, func(o *controlplane.Options) { o.Kubernetes.Kubeconfig = c.KubeconfigAs(t, "istio-system", "moonsail") })
 }
 
 // TestStatusesOfTheGatewayAPI checks that the rights of the manifests suffice to write statuses.

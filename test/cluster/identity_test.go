@@ -46,7 +46,7 @@ func issuing(t *testing.T, c *kubetest.Cluster, count int, more ...func(*control
 			defer func() { addrs <- addr }()
 			runControl(t, c, func(o *controlplane.Options) {
 				o.Status = false
-				o.Kubernetes.Kubeconfig = as(t, c, "istio-system", "moonsail")
+				o.Kubernetes.Kubeconfig = c.KubeconfigAs(t, "istio-system", "moonsail")
 				o.Identity = controlplane.Identity{
 					Addr: "127.0.0.1:0", ReadEvery: 100 * time.Millisecond,
 					Listening: func(a net.Addr) { own <- a.String() },

@@ -146,7 +146,7 @@ func TestManifestsGiveInjectionRights(t *testing.T) {
 	t.Cleanup(func() { _ = hooks.Delete(context.Background(), "moonsail-injector", metav1.DeleteOptions{}) }) // the cluster may be gone
 	runControl(t, c, func(o *controlplane.Options) {
 		o.Status = false
-		o.Kubernetes.Kubeconfig = as(t, c, "istio-system", "moonsail")
+		o.Kubernetes.Kubeconfig = c.KubeconfigAs(t, "istio-system", "moonsail")
 		o.Webhook.Addr, o.Webhook.InjectConfig, o.Webhook.Inject = "127.0.0.1:0", "moonsail-injector", inject.Default()
 		require.NoError(t, o.Webhook.Inject.Prepare())
 	})

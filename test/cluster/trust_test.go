@@ -56,7 +56,7 @@ func TestReadyWhenWebhookIsTrusted(t *testing.T) {
 			runControl(t, c, func(o *controlplane.Options) {
 				o.Status, o.HTTPAddr = false, "127.0.0.1:0"
 				if tc.account != "" {
-					o.Kubernetes.Kubeconfig = as(t, c, "istio-system", tc.account)
+					o.Kubernetes.Kubeconfig = c.KubeconfigAs(t, "istio-system", tc.account)
 				}
 				o.Webhook.Addr, o.Webhook.InjectConfig, o.Webhook.Inject = "127.0.0.1:0", tc.config, inject.Default()
 				require.NoError(t, o.Webhook.Inject.Prepare())

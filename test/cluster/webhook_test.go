@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
@@ -122,19 +121,6 @@ spec: {hosts: [web], http: [{route: [{destination: {host: nowhere}}]}]}
 	})
 }
 
-// as writes a kubeconfig of a service account.
-func as(t *testing.T, c *kubetest.Cluster, ns, account string) string {
-	t.Helper()
-	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
-	require.NoError(t, err)
-	for _, user := range config.AuthInfos {
-		user.Impersonate = "system:serviceaccount:" + ns + ":" + account
-	}
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, clientcmd.WriteToFile(*config, file))
-	return file
-}
-
 // TestManifestsGiveWebhookRights checks that the shipped manifests give the rights that the webhook needs.
 func TestManifestsGiveWebhookRights(t *testing.T) {
 	c := kubetest.Shared(t)
@@ -152,7 +138,7 @@ func TestManifestsGiveWebhookRights(t *testing.T) {
 	hooks := c.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	t.Cleanup(func() { _ = hooks.Delete(context.Background(), "moonsail-validator", metav1.DeleteOptions{}) }) // the cluster may be gone
 	runControl(t, c, func(o *controlplane.Options) {
-		o.Kubernetes.Kubeconfig = as(t, c, "istio-system", "moonsail")
+		o.Kubernetes.Kubeconfig = c.KubeconfigAs(t, "istio-system", "moonsail")
 		o.Webhook.Addr, o.Webhook.Config = "127.0.0.1:0", "moonsail-validator"
 	})
 	c.Apply(t, ns, web+"---"+route(badHeader))

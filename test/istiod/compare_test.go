@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) { labtest.Main(kubetest.Main(m)) }
 
 var (
-	istiodPath = flag.String("istiod", "", "the istiod to compare with; make compare-istiod builds it")
+	istiodPath = flag.String("istiod", "", "the istiod to compare with; make compare-istiod and make interop-istiod build it")
 	caseNames  = flag.String("cases", "", "compare only the cases whose names match this pattern, for example gateway-api/*")
 	reportDir  = flag.String("report", "", "write the report into this folder")
 )

@@ -11,5 +11,7 @@
 //	list.go       the listed differences
 //	report.go     the report of a run
 //
-// `make compare-istiod` runs it. Without istiod, which takes minutes to build, the comparison is skipped.
+// `make compare-istiod` runs it. Two more tests run real Envoys: `make interop-istiod` those of both control planes in one
+// mesh, and `make istioctl-test` commands of istioctl against Moonsail. Without istiod and istioctl, which take minutes to
+// build, these tests are skipped.
 package istiod

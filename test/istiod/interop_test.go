@@ -128,7 +128,7 @@ spec:
 // The Envoys are not Istio's, so istiod leaves out the filters that only Istio's has: it does not count requests then.
 func TestInteroperability(t *testing.T) {
 	if *istiodPath == "" {
-		t.Skip("istiod takes minutes to build: run make compare-istiod")
+		t.Skip("istiod takes minutes to build: run make interop-istiod")
 	}
 	x := startInterop(t)
 	for _, client := range []string{ofIstiod, ofMoonsail} {

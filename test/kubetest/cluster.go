@@ -147,6 +147,23 @@ func (c *Cluster) config() (*rest.Config, error) {
 // Kubeconfig returns the file with an administrator's access. It stays valid when the cluster is started again.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
 
+// KubeconfigAs writes a file with the access of a service account, and returns it. It stays for the test.
+func (c *Cluster) KubeconfigAs(t testing.TB, namespace, account string) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range config.AuthInfos {
+		user.Impersonate = "system:serviceaccount:" + namespace + ":" + account
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // Server returns the API server's URL. It stays the same when the cluster is started again.
 func (c *Cluster) Server() string { return "https://" + net.JoinHostPort("127.0.0.1", c.port) }
 
