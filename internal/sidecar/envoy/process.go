@@ -62,9 +62,8 @@ func (o *Options) args() []string {
 	optional("--log-level", o.LogLevel)
 	optional("--component-log-level", o.ComponentLogLevel)
 	optional("--log-format", o.LogFormat)
-	if o.Concurrency > 0 {
-		args = append(args, "--concurrency", strconv.Itoa(o.Concurrency))
-	}
+	// Without the flag, Envoy 1.37 and later starts no more threads than the CPU limit has whole CPUs.
+	args = append(args, "--concurrency", strconv.Itoa(cmp.Or(o.Concurrency, runtime.NumCPU())))
 	if o.FlushKB > 0 {
 		args = append(args, "--file-flush-min-size-kb", strconv.FormatUint(uint64(o.FlushKB), 10))
 	}

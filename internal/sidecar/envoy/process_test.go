@@ -3,6 +3,8 @@ package envoy
 import (
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,7 +19,7 @@ func TestArguments(t *testing.T) {
 		ComponentLogLevel: "misc:error", LogFormat: "%v", LocalIPv6: true, ExtraArgs: []string{"--mode", "validate"}}
 	require.Equal(t, "--config-path b.json --disable-hot-restart --allow-unknown-static-fields --drain-strategy immediate "+
 		"--drain-time-s 2 --file-flush-interval-msec 1000 --local-address-ip-version v6 --log-level info "+
-		"--component-log-level misc:error --log-format %v --mode validate", strings.Join(o.args(), " "))
+		"--component-log-level misc:error --log-format %v --concurrency "+strconv.Itoa(runtime.NumCPU())+" --mode validate", strings.Join(o.args(), " "))
 	o = Options{Concurrency: 3, FlushInterval: 20 * time.Millisecond, FlushKB: 8}
 	args := strings.Join(o.args(), " ")
 	require.Contains(t, args, "--concurrency 3 --file-flush-min-size-kb 8")
