@@ -53,7 +53,7 @@ configuration that the control plane has for the proxies.`,
 	f.client.AddFlags(cmd)
 	f.out.AddFlag(cmd)
 	cmd.Flags().StringVarP(&f.method, "method", "X", "", "`METHOD` of the request (default GET; POST for grpc)")
-	cmd.Flags().StringArrayVarP(&f.headers, "header", "H", nil, "`HEADER` of the request, as 'name: value'; may be repeated")
+	cmd.Flags().StringArrayVarP(&f.headers, "header", "H", nil, "`HEADER` of the request, as 'name: value'; may be repeated with other names")
 	cmd.Flags().StringVar(&f.principal, "principal", "", "`NAME` in the certificate of a gateway's client, for example spiffe://cluster.local/ns/shop/sa/web")
 	cmd.ValidArgsFunction = f.complete
 	return cmd

@@ -168,6 +168,7 @@ func TestPages(t *testing.T) {
 		{"/debug/why/unknown?to=http://reviews", 404, `not connected`},
 		{"/debug/why/unknown?to=gopher://reviews", 400, `unknown scheme`},
 		{"/debug/why/unknown?to=http://reviews&header=x", 400, `name: value`},
+		{"/debug/why/unknown?to=http://reviews&header=X-Role:+admin&header=x-role:+user", 400, `header \"x-role\": given twice`},
 		{"/debug/stale", 200, `"holders": []`},
 		{"/debug/pprof/", 200, "goroutine"},
 		{"/debug/pprof/mutex?debug=1", 200, "mutex"},

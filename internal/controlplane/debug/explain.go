@@ -73,7 +73,12 @@ func (h *handler) why(w http.ResponseWriter, r *http.Request) {
 			fail(w, http.StatusBadRequest, fmt.Sprintf("?header=%s: use name: value", h), "")
 			return
 		}
-		call.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		name = strings.ToLower(strings.TrimSpace(name))
+		if _, twice := call.Headers[name]; twice {
+			fail(w, http.StatusBadRequest, fmt.Sprintf("header %q: given twice", name), "ask about each value alone: a rule matches if one of the values does")
+			return
+		}
+		call.Headers[name] = strings.TrimSpace(value)
 	}
 	why, err := inTurn(h, func() (*explain.Why, error) { return h.stages.Explain.Why(call) })
 	answer(w, why, err)
