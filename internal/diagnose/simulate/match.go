@@ -76,13 +76,22 @@ func matchesPath(m *routev3.RouteMatch, r *request) (bool, error) {
 	}
 }
 
-// fullMatch is RE2 on the whole string, as Envoy's safe_regex.
+// fullMatch is RE2 on the whole string, as Envoy's safe_regex: each byte is a character.
 func fullMatch(expr, s string) (bool, error) {
-	re, err := regexp.Compile(`^(?:` + expr + `)$`)
+	re, err := regexp.Compile(`^(?:` + latin1(expr) + `)$`)
 	if err != nil {
 		return false, err
 	}
-	return re.MatchString(s), nil
+	return re.MatchString(latin1(s)), nil
+}
+
+// latin1 returns a text whose characters are the bytes of s.
+func latin1(s string) string {
+	var out strings.Builder
+	for i := range len(s) {
+		out.WriteRune(rune(s[i]))
+	}
+	return out.String()
 }
 
 func matchesString(m *matcherv3.StringMatcher, s string) (bool, error) {

@@ -164,8 +164,8 @@ func (x *exchange) redirectPath(a *routev3.RedirectAction) (string, error) {
 	return path, err
 }
 
-// normalize handles header names with underscores and the path as a connection manager does before it looks for a route. It
-// sets a status if the connection manager answers itself.
+// normalize handles header names with underscores, QUERY requests and the path as a connection manager does before it looks
+// for a route. It sets a status if the connection manager answers itself.
 func normalize(f *hcmv3.HttpConnectionManager, r *request, res *Result) {
 	for name := range r.headers {
 		if !strings.Contains(name, "_") {
@@ -178,6 +178,10 @@ func normalize(f *hcmv3.HttpConnectionManager, r *request, res *Result) {
 		case corev3.HttpProtocolOptions_DROP_HEADER:
 			delete(r.headers, name)
 		}
+	}
+	if _, described := r.headers["content-type"]; r.Method == "QUERY" && !described {
+		res.Status, res.Reason = http.StatusBadRequest, "a QUERY request has no content-type"
+		return
 	}
 	path, _, _ := strings.Cut(r.headers[":path"], "#") // proxies run with http_reject_path_with_fragment false
 	escaped := beforeQuery(path, escapedSlashes.Replace) != path
