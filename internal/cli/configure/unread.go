@@ -1,7 +1,7 @@
 package configure
 
 import (
-	"slices"
+	"cmp"
 
 	"github.com/moonsail/moonsail/internal/cli/istioenv"
 	"github.com/moonsail/moonsail/internal/config/code"
@@ -16,31 +16,43 @@ import (
 const annotationSecurePort = "prometheus.istio.io/secure-port"
 
 // unreadBySidecars reports variables and annotations that sidecars ignore. The agent logs them when it starts, after the
-// move from Istio.
+// move from Istio. Of Pods of one owner only the first is reported.
 func unreadBySidecars(objects []model.Object, templates []*model.Workload) (out problem.List) {
+	type owner struct{ namespace, name string }
+	reported := map[owner]bool{}
 	for _, o := range objects {
 		switch o := o.(type) {
 		case *model.MeshConfig:
 			out = append(out, unreadVariables(o.Key, "data.mesh.defaultConfig.proxyMetadata", proxyMetadata(o.ProxyDefaults))...)
 		case *model.ProxyConfig:
 			out = append(out, unreadVariables(o.Key, "spec.environmentVariables", o.Environment)...)
+		case *model.Workload:
+			by := owner{o.Namespace, cmp.Or(o.Owner, o.Name)}
+			if o.Kind == model.KindPod && !reported[by] {
+				reported[by] = true
+				out = append(out, unreadAnnotations(o, "metadata.annotations")...)
+			}
 		}
 	}
 	for _, w := range templates {
-		at := annotationsOf(w.Key)
-		for _, p := range unreadVariables(w.Key, "proxyMetadata", proxyMetadata(w.Annotations[istio.AnnotationProxyConfig])) {
-			p.Field, p.Message = string(at.Key(istio.AnnotationProxyConfig)), p.Field+": "+p.Message
-			out = append(out, p)
+		out = append(out, unreadAnnotations(w, annotationsOf(w.Key))...)
+	}
+	return out
+}
+
+// unreadAnnotations reports the annotations of a workload that its sidecar ignores, in part or as a whole.
+func unreadAnnotations(w *model.Workload, at problem.Path) (out problem.List) {
+	for _, p := range unreadVariables(w.Key, "proxyMetadata", proxyMetadata(w.Annotations[istio.AnnotationProxyConfig])) {
+		p.Field, p.Message = string(at.Key(istio.AnnotationProxyConfig)), p.Field+": "+p.Message
+		out = append(out, p)
+	}
+	for _, name := range agent.UnreadAnnotations {
+		if _, set := w.Annotations[name]; set {
+			out = append(out, unread(w.Key, at.Key(name), "sidecars do not read it"))
 		}
-		for _, name := range append(slices.Clone(agent.UnreadAnnotations), annotationSecurePort) {
-			if _, set := w.Annotations[name]; set {
-				why := "sidecars do not read it"
-				if name == annotationSecurePort {
-					why = "metrics are served in plain text; restrict their ports with a NetworkPolicy"
-				}
-				out = append(out, unread(w.Key, at.Key(name), why))
-			}
-		}
+	}
+	if _, set := w.Annotations[annotationSecurePort]; set {
+		out = append(out, unread(w.Key, at.Key(annotationSecurePort), "metrics are served in plain text; restrict their ports with a NetworkPolicy"))
 	}
 	return out
 }
