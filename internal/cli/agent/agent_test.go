@@ -354,8 +354,15 @@ func TestDrain(t *testing.T) {
 			require.ErrorContains(t, err, tc.err)
 		})
 	}
-	cmd := NewCommand()
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs([]string{"drain", "--address", "127.0.0.1:9"})
-	require.ErrorContains(t, cmd.ExecuteContext(t.Context()), "127.0.0.1:9: the sidecar does not answer")
+	run := func(ctx context.Context, args ...string) error {
+		cmd := NewCommand()
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs(append([]string{"drain", "--address", "127.0.0.1:9"}, args...))
+		return cmd.ExecuteContext(ctx)
+	}
+	require.ErrorContains(t, run(t.Context()), "127.0.0.1:9: the sidecar does not answer")
+	require.ErrorContains(t, run(t.Context(), "--after=1ms"), "127.0.0.1:9: the sidecar does not answer")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	require.ErrorIs(t, run(ended, "--after=1h"), context.Canceled)
 }

@@ -22,6 +22,7 @@ import (
 func newDrainCommand() *cobra.Command {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(sidecar.DefaultStatusPort))
 	timeout := time.Minute
+	after := time.Duration(0)
 	cmd := &cobra.Command{
 		Use:   "drain",
 		Short: "Drain a running sidecar and wait until every proxy has ACKed",
@@ -36,11 +37,29 @@ Exit status: 0 every proxy has ACKed, 1 the sidecar does not answer, 3 some prox
   # Drain one of several sidecars of this machine
   moonsail agent drain --address 127.0.10.3:15020`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return drain(cmd, address, timeout) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !sleep(cmd.Context(), after) {
+				return cmd.Context().Err()
+			}
+			return drain(cmd, address, timeout)
+		},
 	}
+	cmd.Flags().DurationVar(&after, "after", after, "time to wait before the drain, in which the sidecar serves as before: load balancers outside of the mesh need it to stop sending")
 	cmd.Flags().StringVar(&address, "address", address, "`ADDR` of the sidecar's status port, as host:port")
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "maximum time to wait for the sidecar, which itself waits for at most its --leave-timeout")
 	return cmd
+}
+
+// sleep waits for some time, and reports whether it has passed before ctx ends.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func drain(cmd *cobra.Command, address string, timeout time.Duration) error {

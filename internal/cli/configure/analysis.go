@@ -126,6 +126,7 @@ func across(tree *file.Tree, objects []model.Object, in analyze.Input, domain st
 		return d != nil && d.Concerns(p) || wrong[place{p.Object, p.Field}] || !in.Files && !tree.Has(p.Object)
 	})
 	problems = append(problems, refusedPods(tree)...)
+	problems = append(problems, failingCommands(tree)...)
 	tree.Locate(problems)
 	return append(tree.Problems, problems...)
 }

@@ -48,6 +48,21 @@ func refusedPods(tree *file.Tree) problem.List {
 	return out
 }
 
+// failingCommands reports commands of hooks and probes that sidecars cannot run.
+func failingCommands(tree *file.Tree) (out problem.List) {
+	for _, w := range tree.Templates {
+		pod := tree.Pods[w.Key]
+		if pod == nil {
+			continue
+		}
+		at := strings.TrimSuffix(string(annotationsOf(w.Key)), "metadata.annotations")
+		for _, c := range inject.FailingCommands(&pod.Spec) {
+			out = append(out, problem.Problem{Severity: problem.SeverityWarning, Code: code.NotSupported, Object: w.Key, Field: at + c.Field, Message: c.Message()})
+		}
+	}
+	return out
+}
+
 // injectionAnnotations returns the names of a workload's annotations for injection.
 func injectionAnnotations(w *model.Workload) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(w.Annotations)), func(name string) bool { return !kube.IsInjectionAnnotation(name) })

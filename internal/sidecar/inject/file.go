@@ -148,6 +148,9 @@ func (c *Config) injectAt(o map[string]any, path []string, owner Owner, note fun
 		note("no sidecar: " + why)
 		return false, nil
 	}
+	for _, failing := range FailingCommands(&pod.Spec) {
+		note(failing.Field + ": " + failing.Message())
+	}
 	injected, err := c.Inject(pod, owner)
 	if err != nil {
 		return false, err

@@ -41,7 +41,7 @@ func (c *Config) Inject(pod *corev1.Pod, owner Owner) (*corev1.Pod, error) {
 			return nil, fmt.Errorf("template %s: %w", o.name, err)
 		}
 	}
-	if merged, err = reapply(merged, mine, all); err != nil {
+	if merged, err = r.reapply(merged, mine, all); err != nil {
 		return nil, err
 	}
 	return merged, r.finish(merged, original, all)
@@ -124,7 +124,7 @@ func dropDefaultPullPolicy(pod *corev1.Pod) {
 }
 
 // reapply applies the user's containers over injected containers of the same names.
-func reapply(merged, mine, injected *corev1.Pod) (*corev1.Pod, error) {
+func (r *request) reapply(merged, mine, injected *corev1.Pod) (*corev1.Pod, error) {
 	overrides := &corev1.Pod{}
 	for i := range mine.Spec.Containers {
 		if c := &mine.Spec.Containers[i]; find(injected.Spec.Containers, c.Name) != nil {
@@ -147,6 +147,8 @@ func reapply(merged, mine, injected *corev1.Pod) (*corev1.Pod, error) {
 			}
 		}
 	}
+	r.delaySleeps(overrides.Spec.Containers, injected.Spec.Containers)
+	r.delaySleeps(overrides.Spec.InitContainers, injected.Spec.InitContainers)
 	tree, err := asPatch(overrides)
 	if err != nil {
 		return nil, err

@@ -109,7 +109,7 @@ func pods(t *testing.T) map[string]*corev1.Pod {
 			}
 		}
 	}
-	require.Len(t, out, 9)
+	require.Len(t, out, 13)
 	return out
 }
 
