@@ -53,8 +53,8 @@ func (c *conv) delivery(annotations map[string]string) model.Delivery {
 func Service(in convert.Cluster, o *corev1.Service) (*model.Service, problem.List) {
 	c := start(in, model.KindService, &o.ObjectMeta)
 	at, spec := problem.Path("spec"), &o.Spec
-	if o.Name != "" && len(validation.IsDNS1035Label(o.Name)) > 0 {
-		c.Errorf(code.InvalidName, "metadata.name", "%q is not a valid service name: start with a letter, use lower-case letters, digits and '-'", o.Name)
+	if o.Name != "" && len(validation.IsDNS1123Label(o.Name)) > 0 { // a first digit is valid since Kubernetes 1.36
+		c.Errorf(code.InvalidName, "metadata.name", "%q is not a valid service name: use lower-case letters, digits and '-'", o.Name)
 	}
 	s := &model.Service{
 		Meta:            c.Meta,
