@@ -275,15 +275,18 @@ func TestWhereProxiesAre(t *testing.T) {
 		LoadBalancer: &model.LoadBalancer{Locality: &model.LocalityLB{Failover: []model.LocalityFailover{{From: "r1", To: "r2"}}}},
 	}, nil))
 	require.Equal(t, []string{"r1/z1", "own", ""}, []string{where(silent), where(located), where(other)})
+	zoned := &model.Proxy{Type: model.ProxySidecar, Namespace: "shop", Name: "web-1", Locality: model.ParseLocality("r2/z1")}
+	require.Equal(t, "r2/z1", where(zoned), "its node is elsewhere")
 
-	second := nodeAt("r2/z1")
+	second := nodeAt("r2/z1/s1")
 	rekey := put(d, first, second).Rekey
 	require.True(t, rekey(silent))
 	require.False(t, rekey(other))
-	require.Equal(t, "r2/z1", where(silent))
+	require.Equal(t, []string{"r2/z1/s1", "own"}, []string{where(silent), where(located)})
+	require.Equal(t, "r2/z1/s1", where(zoned), "Kubernetes copies only region and zone to the labels of Pods")
 	rekey = put(d, pod, nil).Rekey
 	require.True(t, rekey(silent))
-	require.Empty(t, where(silent))
+	require.Equal(t, []string{"", "r2/z1"}, []string{where(silent), where(zoned)})
 }
 
 // TestRoundRobinOfWorkloads checks that a service with resolution DNS_ROUND_ROBIN has one endpoint, the first of the workloads

@@ -77,15 +77,13 @@ func (x *endpointIndex) where(w *model.Workload) model.Locality {
 	return w.Locality.On(x.nodes.locality(w.Node))
 }
 
-// whereProxy is the locality of a proxy: the one it reports, else its Pod's.
+// whereProxy is the locality of a proxy: the one it reports, completed from its Pod's. Sidecars read theirs from the Pod's labels, to
+// which Kubernetes copies the region and the zone of the node, but not Istio's subzone.
 func (x *endpointIndex) whereProxy(p *model.Proxy) model.Locality {
-	if p.Locality != (model.Locality{}) {
-		return p.Locality
-	}
 	if w := x.podOf(p); w != nil {
-		return x.where(w)
+		return p.Locality.On(x.where(w))
 	}
-	return model.Locality{}
+	return p.Locality
 }
 
 // podOf is a proxy's Pod; nil: unknown.
