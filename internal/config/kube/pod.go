@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"iter"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,12 +25,13 @@ func Pod(in convert.Cluster, o *corev1.Pod) (*model.Workload, problem.List) {
 		Node:           o.Spec.NodeName,
 		Locality:       c.LabelLocality("metadata.labels", o.Labels),
 		Network:        o.Labels[model.LabelNetwork],
-		NamedPorts:     c.containerPorts(&o.Spec),
+		NamedPorts:     namedPorts(&o.Spec),
 		Interception:   model.Interception(o.Annotations[model.AnnotationInterception]),
 		HostNetwork:    o.Spec.HostNetwork,
 		Ready:          podReady(o),
 		Terminating:    o.DeletionTimestamp != nil || podDone(o),
 	}
+	c.checkContainerPorts(&o.Spec)
 	if w.ServiceAccount == "" {
 		w.ServiceAccount = "default"
 	}
@@ -62,35 +64,47 @@ func (c *conv) podIPs(o *corev1.Pod) []string {
 	return out
 }
 
-// containerPorts collects named TCP ports, of init containers that keep running too.
-func (c *conv) containerPorts(spec *corev1.PodSpec) map[string]uint32 {
-	out := map[string]uint32{}
-	c.addPorts(out, "spec.containers", spec.Containers)
-	for i := range spec.InitContainers {
-		if p := spec.InitContainers[i].RestartPolicy; p != nil && *p == corev1.ContainerRestartPolicyAlways {
-			c.addPorts(out, "spec.initContainers", spec.InitContainers[i:i+1])
+// LastingContainers returns the containers that run as long as a Pod, with their fields: also init containers that keep running.
+func LastingContainers(spec *corev1.PodSpec) iter.Seq2[problem.Path, *corev1.Container] {
+	return func(yield func(problem.Path, *corev1.Container) bool) {
+		for i := range spec.Containers {
+			if !yield(problem.Path("spec.containers").Index(i), &spec.Containers[i]) {
+				return
+			}
+		}
+		for i := range spec.InitContainers {
+			c := &spec.InitContainers[i]
+			if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways && !yield(problem.Path("spec.initContainers").Index(i), c) {
+				return
+			}
 		}
 	}
-	if len(out) == 0 {
-		return nil
-	}
-	return out
 }
 
-func (c *conv) addPorts(out map[string]uint32, at problem.Path, containers []corev1.Container) {
-	for i := range containers {
-		for j, p := range containers[i].Ports {
-			if !c.CheckPort(at.Index(i).Field("ports").Index(j).Field("containerPort"), uint32(max(p.ContainerPort, 0))) {
-				continue
-			}
-			if p.Name == "" || p.Protocol != "" && p.Protocol != corev1.ProtocolTCP {
-				continue
-			}
-			if _, taken := out[p.Name]; !taken {
+func (c *conv) checkContainerPorts(spec *corev1.PodSpec) {
+	for at, container := range LastingContainers(spec) {
+		for i, p := range container.Ports {
+			c.CheckPort(at.Field("ports").Index(i).Field("containerPort"), uint32(max(p.ContainerPort, 0)))
+		}
+	}
+}
+
+// namedPorts returns the TCP ports of a Pod by name. As for targetPort in Kubernetes, the first container with a name decides.
+func namedPorts(spec *corev1.PodSpec) map[string]uint32 {
+	var out map[string]uint32
+	for _, c := range LastingContainers(spec) {
+		for _, p := range c.Ports {
+			switch {
+			case p.Name == "" || p.Protocol != "" && p.Protocol != corev1.ProtocolTCP:
+			case p.ContainerPort < 1 || p.ContainerPort > 65535 || out[p.Name] != 0:
+			case out == nil:
+				out = map[string]uint32{p.Name: uint32(p.ContainerPort)}
+			default:
 				out[p.Name] = uint32(p.ContainerPort)
 			}
 		}
 	}
+	return out
 }
 
 // podReady goes by the Ready condition. A pod written by hand, without conditions,

@@ -45,7 +45,7 @@ func Template(owner model.Key, object map[string]any, at []string) (*model.Workl
 		Meta:           model.Meta{Key: owner, Labels: map[string]string{}, Annotations: template.Annotations},
 		Owner:          owner.Name,
 		ServiceAccount: template.Spec.ServiceAccountName,
-		NamedPorts:     map[string]uint32{},
+		NamedPorts:     namedPorts(&template.Spec),
 		Interception:   model.Interception(template.Annotations[model.AnnotationInterception]),
 		HostNetwork:    template.Spec.HostNetwork,
 		Ready:          true,
@@ -58,13 +58,6 @@ func Template(owner model.Key, object map[string]any, at []string) (*model.Workl
 	}
 	if !DeclinesSidecar(template.Labels, template.Annotations) && !w.HostNetwork {
 		w.Labels[model.LabelTLSMode] = model.TLSModeLabelIstio
-	}
-	for i := range template.Spec.Containers {
-		for _, p := range template.Spec.Containers[i].Ports {
-			if p.Name != "" {
-				w.NamedPorts[p.Name] = uint32(max(p.ContainerPort, 0))
-			}
-		}
 	}
 	return w, &template
 }

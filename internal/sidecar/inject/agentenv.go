@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/moonsail/moonsail/internal/config/kube"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/appprobe"
 )
@@ -112,9 +113,10 @@ func (r *request) applications() []string {
 	return out
 }
 
+// ports returns the ports of the application's containers, in the order in which Kubernetes searches them for a name.
 func (r *request) ports() (string, error) {
 	ports := []corev1.ContainerPort{}
-	for _, c := range r.pod.Spec.Containers {
+	for _, c := range kube.LastingContainers(&r.pod.Spec) {
 		if c.Name != proxyContainer {
 			ports = append(ports, c.Ports...)
 		}

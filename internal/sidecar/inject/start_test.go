@@ -42,6 +42,26 @@ func TestHandlersThatPrecedeTheSidecar(t *testing.T) {
 	}
 }
 
+// TestPodPorts checks that the sidecar knows the ports of all containers that keep running, and no others.
+func TestPodPorts(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	ports := func(name string, number int32) []corev1.ContainerPort {
+		return []corev1.ContainerPort{{Name: name, ContainerPort: number}}
+	}
+	p := &corev1.Pod{}
+	p.Spec.InitContainers = []corev1.Container{
+		{Name: "once", Ports: ports("once", 1)}, {Name: "front", RestartPolicy: &always, Ports: ports("front", 8080)},
+	}
+	p.Spec.Containers = []corev1.Container{{Name: "app", Ports: ports("http", 9080)}}
+	for range 2 { // the sidecar's own ports do not count
+		injected, err := Default().Inject(p, OwnerOf(p))
+		require.NoError(t, err)
+		require.JSONEq(t, `[{"name": "http", "containerPort": 9080}, {"name": "front", "containerPort": 8080}]`,
+			valueOf(sidecarOf(injected), "ISTIO_META_POD_PORTS"))
+		p = injected
+	}
+}
+
 // TestHooksAtTheStartOfApplications checks that the sidecar runs when the kubelet calls a postStart hook of an application,
 // which it does before it starts the next container.
 func TestHooksAtTheStartOfApplications(t *testing.T) {

@@ -284,7 +284,7 @@ func addresses(first, list string) ([]string, error) {
 	return out, nil
 }
 
-// namedPorts parses POD_PORTS: a list, or a list in a string, as Istio's agent sends it.
+// namedPorts parses POD_PORTS: a list, or a list in a string, as Istio's agent sends it. As in Kubernetes, a name means its first TCP port.
 func namedPorts(v *structpb.Value) map[string]uint32 {
 	if s := v.GetStringValue(); s != "" {
 		list := &structpb.Value{}
@@ -297,7 +297,7 @@ func namedPorts(v *structpb.Value) map[string]uint32 {
 	for _, e := range v.GetListValue().GetValues() {
 		f := e.GetStructValue().GetFields()
 		name, port := f["name"].GetStringValue(), f["containerPort"].GetNumberValue()
-		if name == "" || port < 1 || port > 65535 {
+		if protocol := f["protocol"].GetStringValue(); name == "" || port < 1 || port > 65535 || protocol != "" && protocol != "TCP" || out[name] != 0 {
 			continue
 		}
 		if out == nil {

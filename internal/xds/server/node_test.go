@@ -156,6 +156,17 @@ func TestNodeBecomesProxy(t *testing.T) {
 	}, p)
 }
 
+// TestPodPorts checks that a name of container ports means its first TCP port, as in Kubernetes.
+func TestPodPorts(t *testing.T) {
+	metadata, err := structpb.NewStruct(map[string]any{
+		"POD_PORTS": `[{"name":"http","containerPort":53,"protocol":"UDP"},{"name":"http","containerPort":8080},{"name":"http","containerPort":9100,"protocol":"TCP"}]`,
+	})
+	require.NoError(t, err)
+	p, err := ProxyOf(&corev3.Node{Id: "sidecar~10.0.0.7~web-1.shop~shop.svc.cluster.local", Metadata: metadata})
+	require.NoError(t, err)
+	require.Equal(t, map[string]uint32{"http": 8080}, p.NamedPorts)
+}
+
 // TestIstioMetadata checks that each key of the list changes the proxy.
 func TestIstioMetadata(t *testing.T) {
 	values := map[string]any{

@@ -102,12 +102,13 @@ type Touched struct {
 	// addresses at which other services than before have an endpoint, by namespace
 	addresses map[name]bool
 	pods      map[name]bool // that are in another locality than before
+	ports     map[name]bool // Pods with other named ports than before
 }
 
 func newTouched() *Touched {
 	return &Touched{
 		Facts: factSet{}, Sidecars: map[string]bool{}, members: map[serviceKey]struct{}{},
-		addresses: map[name]bool{}, pods: map[name]bool{},
+		addresses: map[name]bool{}, pods: map[name]bool{}, ports: map[name]bool{},
 	}
 }
 
@@ -188,11 +189,12 @@ func (x *Index) Rekey(t *Touched) func(*model.Proxy) bool {
 	switch {
 	case t.labels || t.Sidecars[x.mesh.RootNamespace]:
 		return func(*model.Proxy) bool { return true }
-	case x.localityUsage.localities+x.localityUsage.nodes+len(x.endpoints.topology) == 0 && len(t.Sidecars)+len(t.addresses) == 0:
+	case x.localityUsage.localities+x.localityUsage.nodes+len(x.endpoints.topology) == 0 && len(t.Sidecars)+len(t.addresses)+len(t.ports) == 0:
 		return nil // no object depends on where Pods are
-	case len(t.Sidecars)+len(t.addresses)+len(t.pods) > 0:
+	case len(t.Sidecars)+len(t.addresses)+len(t.pods)+len(t.ports) > 0:
 		return func(p *model.Proxy) bool {
-			return t.Sidecars[p.Namespace] || t.addresses[addressOf(p)] || t.pods[name{p.Namespace, p.Name}]
+			pod := name{p.Namespace, p.Name}
+			return t.Sidecars[p.Namespace] || t.addresses[addressOf(p)] || t.pods[pod] || t.ports[pod]
 		}
 	}
 	return nil

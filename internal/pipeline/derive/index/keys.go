@@ -13,7 +13,7 @@ import (
 // Keys returns the groups that a proxy belongs to.
 func (x *Index) Keys(p *model.Proxy) (outbound, inbound GroupKey) {
 	own := p.Labels
-	p = x.withTopology(p)
+	p = x.endpoints.withPorts(x.withTopology(p))
 	if p.Names {
 		return x.namesKeys(p)
 	}

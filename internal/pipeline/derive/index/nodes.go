@@ -1,6 +1,10 @@
 package index
 
-import "github.com/moonsail/moonsail/internal/model"
+import (
+	"maps"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
 
 // nodeIndex knows the localities of nodes, and what depends on them.
 type nodeIndex struct {
@@ -91,7 +95,7 @@ func (x *endpointIndex) podOf(p *model.Proxy) *model.Workload {
 	return x.workloads[model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: p.Name}]
 }
 
-// moved records a Pod whose locality or node changed.
+// moved records a Pod whose locality, node or named ports changed.
 func (x *endpointIndex) moved(old, now *model.Workload, touched *Touched) {
 	type position struct {
 		locality model.Locality
@@ -105,7 +109,33 @@ func (x *endpointIndex) moved(old, now *model.Workload, touched *Touched) {
 	if now != nil {
 		is = position{x.where(now), now.Node}
 	}
-	if pod.Kind == model.KindPod && was != is {
+	if pod.Kind != model.KindPod {
+		return
+	}
+	if was != is {
 		touched.pods[nameOf(pod)] = true
 	}
+	if !maps.Equal(portsOfPod(old), portsOfPod(now)) {
+		touched.ports[nameOf(pod)] = true
+	}
+}
+
+// portsOfPod are the named ports of a Pod; nil: none, or there is no Pod.
+func portsOfPod(w *model.Workload) map[string]uint32 {
+	if w == nil {
+		return nil
+	}
+	return w.NamedPorts
+}
+
+// withPorts returns a proxy with the named ports of its Pod, which decide about the endpoints of services. Those that the proxy reports
+// count if the Pod is unknown or was written without them.
+func (x *endpointIndex) withPorts(p *model.Proxy) *model.Proxy {
+	named := portsOfPod(x.podOf(p))
+	if len(named) == 0 || maps.Equal(named, p.NamedPorts) {
+		return p
+	}
+	out := *p
+	out.NamedPorts = named
+	return &out
 }

@@ -27,16 +27,10 @@ type pod struct {
 		} `yaml:"ownerReferences"`
 	} `yaml:"metadata"`
 	Spec struct {
-		ServiceAccountName string `yaml:"serviceAccountName"`
-		NodeName           string `yaml:"nodeName"`
-		Containers         []struct {
-			Name  string `yaml:"name"`
-			Ports []struct {
-				Name          string `yaml:"name"`
-				ContainerPort uint32 `yaml:"containerPort"`
-				Protocol      string `yaml:"protocol"`
-			} `yaml:"ports"`
-		} `yaml:"containers"`
+		ServiceAccountName string      `yaml:"serviceAccountName"`
+		NodeName           string      `yaml:"nodeName"`
+		Containers         []container `yaml:"containers"`
+		InitContainers     []container `yaml:"initContainers"`
 	} `yaml:"spec"`
 	Status struct {
 		PodIP  string `yaml:"podIP"`
@@ -44,6 +38,16 @@ type pod struct {
 			IP string `yaml:"ip"`
 		} `yaml:"podIPs"`
 	} `yaml:"status"`
+}
+
+type container struct {
+	Name          string `yaml:"name"`
+	RestartPolicy string `yaml:"restartPolicy"`
+	Ports         []struct {
+		Name          string `yaml:"name"`
+		ContainerPort uint32 `yaml:"containerPort"`
+		Protocol      string `yaml:"protocol"`
+	} `yaml:"ports"`
 }
 
 // proxyContainer is the name of the sidecar's container, as in Istio.
@@ -133,16 +137,24 @@ func (p *pod) workload() Workload {
 		IPs:            p.ips(),
 	}
 	for _, c := range p.Spec.Containers {
-		if c.Name == proxyContainer {
-			continue
+		if c.Name != proxyContainer {
+			w.Containers = append(w.Containers, c.Name)
+			w.addPorts(c)
 		}
-		w.Containers = append(w.Containers, c.Name)
-		for _, port := range c.Ports {
-			w.Ports = append(w.Ports, Port{Name: port.Name, ContainerPort: port.ContainerPort, Protocol: cmp.Or(port.Protocol, "TCP")})
+	}
+	for _, c := range p.Spec.InitContainers {
+		if c.Name != proxyContainer && c.RestartPolicy == "Always" {
+			w.addPorts(c)
 		}
 	}
 	w.WorkloadName, w.Owner = p.owner()
 	return w
+}
+
+func (w *Workload) addPorts(c container) {
+	for _, port := range c.Ports {
+		w.Ports = append(w.Ports, Port{Name: port.Name, ContainerPort: port.ContainerPort, Protocol: cmp.Or(port.Protocol, "TCP")})
+	}
 }
 
 func (p *pod) ips() []string {

@@ -26,7 +26,7 @@ func TestReadPod(t *testing.T) {
 	require.Equal(t, "kubernetes://apis/apps/v1/namespaces/shop/deployments/reviews-v1", w.Owner)
 	require.Equal(t, []string{"10.1.2.3", "fd00::3"}, w.IPs)
 	require.Equal(t, []string{"app"}, w.Containers, "the sidecar is not one of the application's containers")
-	require.Equal(t, []Port{{"http", 9080, "TCP"}, {"", 9090, "UDP"}}, w.Ports)
+	require.Equal(t, []Port{{"http", 9080, "TCP"}, {"", 9090, "UDP"}, {"front", 8080, "TCP"}}, w.Ports)
 }
 
 func TestReadPodErrors(t *testing.T) {
