@@ -153,6 +153,7 @@ func (r *request) moveProbe(c *corev1.Container, h handler) *prober {
 		if to.Scheme == corev1.URISchemeHTTPS {
 			to.Scheme = corev1.URISchemeHTTP
 		}
+		to.Protocol = nil // the agent serves HTTP/1.1
 	case p.TCPSocket != nil:
 		if !number(c, &p.TCPSocket.Port) || int(p.TCPSocket.Port.IntVal) == r.statusPort {
 			return nil

@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/moonsail/moonsail/internal/sidecar/agent/appprobe"
 )
 
 func httpHandler() *corev1.HTTPGetAction {
@@ -40,6 +42,31 @@ func TestHandlersThatPrecedeTheSidecar(t *testing.T) {
 			require.Equal(t, p.Spec.InitContainers, restored.Spec.InitContainers)
 		})
 	}
+}
+
+// TestProtocolsOfProbes checks that the kubelet probes the agent by HTTP/1.1, which is all that the agent serves, and that the agent
+// knows the protocols of the application.
+func TestProtocolsOfProbes(t *testing.T) {
+	http2, secure := corev1.HTTPProtocolHTTP2, corev1.GRPCProbeModeTLS
+	get := httpHandler()
+	get.Protocol = &http2
+	p := &corev1.Pod{}
+	p.Spec.Containers = []corev1.Container{{Name: "app",
+		LivenessProbe:  &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: get}},
+		ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 8080, Mode: &secure}}},
+	}}
+	injected, err := Default().Inject(p, OwnerOf(p))
+	require.NoError(t, err)
+	c := find(injected.Spec.Containers, "app")
+	require.Nil(t, c.LivenessProbe.HTTPGet.Protocol)
+	require.NotNil(t, c.ReadinessProbe.HTTPGet)
+	require.JSONEq(t, `{
+		"/app-health/app/livez": {"httpGet": {"path": "/", "port": 8080, "protocol": "HTTP2"}},
+		"/app-health/app/readyz": {"grpc": {"port": 8080, "service": null, "mode": "TLS"}}
+	}`, valueOf(sidecarOf(injected), appprobe.ProbersVariable))
+	restored, err := restore(injected)
+	require.NoError(t, err)
+	require.Equal(t, p.Spec.Containers, restored.Spec.Containers)
 }
 
 // TestPodPorts checks that the sidecar knows the ports of all containers that keep running, and no others.

@@ -22,6 +22,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
@@ -37,10 +38,11 @@ const LocalProbesVariable = "REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION"
 // probe is one probe or hook of an application. Exactly one of HTTPGet, TCPSocket, GRPC and Sleep is set.
 type probe struct {
 	HTTPGet *struct {
-		Path    string `json:"path"`
-		Port    uint16 `json:"port"`
-		Scheme  string `json:"scheme"` // empty: HTTP
-		Headers []struct {
+		Path     string `json:"path"`
+		Port     uint16 `json:"port"`
+		Scheme   string `json:"scheme"`   // empty: HTTP
+		Protocol string `json:"protocol"` // HTTP2: without TLS, and without an upgrade; empty: HTTP1
+		Headers  []struct {
 			Name  string `json:"name"`
 			Value string `json:"value"`
 		} `json:"httpHeaders"`
@@ -51,6 +53,7 @@ type probe struct {
 	GRPC *struct {
 		Port    uint16  `json:"port"`
 		Service *string `json:"service"`
+		Mode    string  `json:"mode"` // TLS: with any certificate; empty: Plaintext
 	} `json:"grpc"`
 	Sleep *struct { // only a preStop hook; a field of ours
 		Seconds int64 `json:"seconds"`
@@ -275,10 +278,10 @@ func (p *probe) askHTTP(ctx context.Context, host string, from http.Header) (int
 		}
 	}
 	transport := &http.Transport{
+		Protocols:         p.httpProtocols(),
 		DisableKeepAlives: true,
-		ForceAttemptHTTP2: true, // over TLS, as the kubelet
 		DialContext:       func(ctx context.Context, _, address string) (net.Conn, error) { return dialApp(ctx, address) },
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as the kubelet: it has no roots for applications
+		TLSClientConfig:   anyCertificate(),
 	}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
@@ -301,8 +304,29 @@ func (p *probe) askHTTP(ctx context.Context, host string, from http.Header) (int
 	return resp.StatusCode, nil
 }
 
+// httpProtocols returns the versions of HTTP that a probe may use. Over TLS the application chooses, as for the kubelet.
+func (p *probe) httpProtocols() *http.Protocols {
+	out := &http.Protocols{}
+	out.SetHTTP2(true)
+	if p.HTTPGet.Protocol == "HTTP2" {
+		out.SetUnencryptedHTTP2(true)
+	} else {
+		out.SetHTTP1(true)
+	}
+	return out
+}
+
+// anyCertificate returns TLS settings like the kubelet's: it has no roots for applications.
+func anyCertificate() *tls.Config {
+	return &tls.Config{InsecureSkipVerify: true} //nolint:gosec // see above
+}
+
 func (p *probe) askGRPC(ctx context.Context, host string) error {
-	conn, err := grpc.NewClient("passthrough:///"+appAddress(host, p.GRPC.Port), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	transport := insecure.NewCredentials()
+	if p.GRPC.Mode == "TLS" {
+		transport = credentials.NewTLS(anyCertificate())
+	}
+	conn, err := grpc.NewClient("passthrough:///"+appAddress(host, p.GRPC.Port), grpc.WithTransportCredentials(transport),
 		grpc.WithContextDialer(dialApp), grpc.WithNoProxy(), grpc.WithUserAgent("kube-probe"))
 	if err != nil {
 		return err

@@ -141,6 +141,36 @@ func TestTCPAndGRPCProbes(t *testing.T) {
 	require.Equal(t, http.StatusInternalServerError, statusAt(t, s.URL+"/app-health/a/startupz"))
 }
 
+// TestProtocolsOfProbes checks probes that state how the application expects connections.
+func TestProtocolsOfProbes(t *testing.T) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	h2c := httptest.NewUnstartedServer(handler)
+	h2c.Config.Protocols = &http.Protocols{}
+	h2c.Config.Protocols.SetUnencryptedHTTP2(true)
+	h2c.Start()
+	t.Cleanup(h2c.Close)
+	healths := grpc.NewServer()
+	healthv1.RegisterHealthServer(healths, health.NewServer())
+	secure := httptest.NewUnstartedServer(healths)
+	secure.EnableHTTP2 = true
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	for name, test := range map[string]struct {
+		probe string
+		want  int
+	}{
+		"HTTP/1.1":         {`{"httpGet":{"port":` + portOf(h2c.URL) + `,"protocol":"HTTP1"}}`, http.StatusInternalServerError},
+		"HTTP/2":           {`{"httpGet":{"port":` + portOf(h2c.URL) + `,"protocol":"HTTP2"}}`, http.StatusTeapot},
+		"gRPC":             {`{"grpc":{"port":` + portOf(secure.URL) + `,"mode":"Plaintext"}}`, http.StatusInternalServerError},
+		"gRPC through TLS": {`{"grpc":{"port":` + portOf(secure.URL) + `,"mode":"TLS"}}`, http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startServer(t, `{"/app-health/a/livez":`+test.probe+`}`)
+			require.Equal(t, test.want, statusAt(t, s.URL+"/app-health/a/livez"))
+		})
+	}
+}
+
 func TestInvalidProbers(t *testing.T) {
 	for text, want := range map[string]string{
 		"{":                               "not a JSON object of probes by path",
