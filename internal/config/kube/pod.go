@@ -2,7 +2,6 @@ package kube
 
 import (
 	"iter"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -122,15 +121,11 @@ func podDone(o *corev1.Pod) bool {
 	return o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed
 }
 
-// podOwner is the name of what made a Pod: of a ReplicaSet's its Deployment, whose name the
-// ReplicaSet's extends by the hash of the Pod's template.
+// podOwner is the name of the workload that a Pod belongs to; empty: the Pod has no owner.
 func podOwner(o *corev1.Pod) string {
-	owner := metav1.GetControllerOf(o)
+	owner := metav1.GetControllerOfNoCopy(o)
 	if owner == nil {
 		return ""
 	}
-	if hash := o.Labels["pod-template-hash"]; owner.Kind == "ReplicaSet" && hash != "" {
-		return strings.TrimSuffix(owner.Name, "-"+hash)
-	}
-	return owner.Name
+	return model.Owner{Kind: owner.Kind, Name: owner.Name}.Workload(o.Labels).Name
 }

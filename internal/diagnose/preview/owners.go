@@ -71,7 +71,7 @@ func relabelled(pod, t *model.Workload) map[string]string {
 
 // ownersLabels are set by controllers and injectors.
 var ownersLabels = []string{
-	"pod-template-hash", "controller-revision-hash", "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
+	"pod-template-hash", "rollouts-pod-template-hash", "controller-revision-hash", "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
 	"service.istio.io/canonical-name", "service.istio.io/canonical-revision", "topology.kubernetes.io/region", "topology.kubernetes.io/zone",
 	"topology.istio.io/subzone", model.LabelNetwork,
 }

@@ -31,6 +31,14 @@ endpoints:
 	}, more...)
 }
 
+// ofRollouts makes Argo Rollouts of Deployments.
+func ofRollouts(docs []string) []string {
+	for i := range docs {
+		docs[i] = strings.NewReplacer("apps/v1\nkind: Deployment", "argoproj.io/v1alpha1\nkind: Rollout", "pod-template-hash", "rollouts-pod-template-hash").Replace(docs[i])
+	}
+	return docs
+}
+
 // TestDeploymentsOfRunningPods checks that a Deployment in the change stands for the Pods that it has made.
 func TestDeploymentsOfRunningPods(t *testing.T) {
 	named := "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: named, namespace: shop}\n" +
@@ -46,6 +54,12 @@ func TestDeploymentsOfRunningPods(t *testing.T) {
 			running(named), running(named, strings.Replace(workload("frontend", "v1"), "serviceAccountName: frontend", "serviceAccountName: other", 1)),
 			[]string{"changed Deployment/shop/frontend-v1"},
 			[]string{"reviews.shop.svc.cluster.local:9080 server: accepts -> answers 403, because no rule of shop/named allows it"},
+		},
+		"nothing of a Rollout changes": {ofRollouts(running()), ofRollouts(running(workload("reviews", "v1"))), nil, nil},
+		"a Rollout whose labels no Service selects": {
+			ofRollouts(running()), ofRollouts(running(strings.ReplaceAll(workload("reviews", "v1"), "app: reviews", "app: other"))),
+			[]string{"changed Rollout/shop/reviews-v1"},
+			[]string{"reviews.shop.svc.cluster.local:9080 answer: forwarded -> answers 503"},
 		},
 		"labels that no Service selects": {
 			running(), running(strings.ReplaceAll(workload("reviews", "v1"), "app: reviews", "app: other")),

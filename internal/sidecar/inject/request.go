@@ -30,33 +30,19 @@ func (o *Owner) uri() string {
 	return fmt.Sprintf("kubernetes://apis/%s/namespaces/%s/%ss/%s", o.APIVersion, cmp.Or(o.Namespace, "default"), strings.ToLower(o.Kind), o.Name)
 }
 
-// OwnerOf returns a Pod's owner. For a ReplicaSet of a Deployment it is the Deployment, whose name the hash of the
-// template extends; for a Job of a CronJob the CronJob, whose name a time extends.
+// OwnerOf returns the workload that a Pod belongs to: the Pod itself if it has no owner.
 func OwnerOf(pod *corev1.Pod) Owner {
 	o := Owner{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, Namespace: pod.Namespace, Name: pod.Name}
-	ref := metav1.GetControllerOf(pod)
+	ref := metav1.GetControllerOfNoCopy(pod)
 	if ref == nil {
 		if o.Name == "" {
 			o.Name = strings.TrimSuffix(pod.GenerateName, "-")
 		}
 		return o
 	}
-	o.APIVersion, o.Kind, o.Name = ref.APIVersion, ref.Kind, ref.Name
-	if hash := pod.Labels["pod-template-hash"]; ref.Kind == "ReplicaSet" && hash != "" {
-		if name, ok := strings.CutSuffix(ref.Name, "-"+hash); ok {
-			o.Kind, o.Name = "Deployment", name
-		}
-	}
-	if i := strings.LastIndexByte(ref.Name, '-'); ref.Kind == "Job" && i > 0 && isCronTime(ref.Name[i+1:]) {
-		o.Kind, o.Name = "CronJob", ref.Name[:i]
-	}
+	w := model.Owner{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name}.Workload(pod.Labels)
+	o.APIVersion, o.Kind, o.Name = w.APIVersion, w.Kind, w.Name
 	return o
-}
-
-// isCronTime reports whether text is a time of a CronJob: minutes since 1970, eight digits until 2160.
-func isCronTime(text string) bool {
-	_, err := strconv.ParseUint(text, 10, 32)
-	return err == nil && len(text) == 8
 }
 
 // request is one injection.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/moonsail/moonsail/internal/sidecar/agent/appprobe"
@@ -67,6 +68,29 @@ func TestProtocolsOfProbes(t *testing.T) {
 	restored, err := restore(injected)
 	require.NoError(t, err)
 	require.Equal(t, p.Spec.Containers, restored.Spec.Containers)
+}
+
+// TestOwners checks the workload whose name metrics have.
+func TestOwners(t *testing.T) {
+	yes := true
+	for _, test := range []struct {
+		owner      metav1.OwnerReference
+		name, path string
+	}{
+		{metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-abc"}, "web", "argoproj.io/v1alpha1/namespaces/shop/rollouts/web"},
+		{metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "web-29012345"}, "web", "batch/v1/namespaces/shop/cronjobs/web"},
+	} {
+		t.Run(test.owner.Kind, func(t *testing.T) {
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "web-abc-", Labels: map[string]string{"rollouts-pod-template-hash": "abc"}}}
+			test.owner.Controller = &yes
+			p.OwnerReferences = []metav1.OwnerReference{test.owner}
+			injected, err := Default().Inject(p, OwnerOf(p))
+			require.NoError(t, err)
+			require.Equal(t, test.name, valueOf(sidecarOf(injected), "ISTIO_META_WORKLOAD_NAME"))
+			require.Equal(t, "kubernetes://apis/"+test.path, valueOf(sidecarOf(injected), "ISTIO_META_OWNER"))
+			require.Equal(t, test.name, injected.Labels["service.istio.io/canonical-name"])
+		})
+	}
 }
 
 // TestPodPorts checks that the sidecar knows the ports of all containers that keep running, and no others.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // pod has the fields of a Kubernetes Pod that a sidecar needs.
@@ -21,6 +23,7 @@ type pod struct {
 		Labels          map[string]string `yaml:"labels"`
 		Annotations     map[string]string `yaml:"annotations"`
 		OwnerReferences []struct {
+			APIVersion string `yaml:"apiVersion"`
 			Kind       string `yaml:"kind"`
 			Name       string `yaml:"name"`
 			Controller bool   `yaml:"controller"`
@@ -168,25 +171,14 @@ func (p *pod) ips() []string {
 	return ips
 }
 
-// owner returns the workload that owns the Pod, and its URI. For a ReplicaSet of a Deployment it is the Deployment: the
-// ReplicaSet's name is the Deployment's with the hash of the Pod template.
+// owner returns the workload that the Pod belongs to, and its URI.
 func (p *pod) owner() (name, uri string) {
 	ns := cmp.Or(p.Metadata.Namespace, "default")
 	for _, ref := range p.Metadata.OwnerReferences {
-		if !ref.Controller && len(p.Metadata.OwnerReferences) > 1 {
-			continue
+		if ref.Controller || len(p.Metadata.OwnerReferences) == 1 {
+			o := model.Owner{APIVersion: cmp.Or(ref.APIVersion, "apps/v1"), Kind: ref.Kind, Name: ref.Name}.Workload(p.Metadata.Labels)
+			return o.Name, fmt.Sprintf("kubernetes://apis/%s/namespaces/%s/%ss/%s", o.APIVersion, ns, strings.ToLower(o.Kind), o.Name)
 		}
-		kind, name := ref.Kind, ref.Name
-		if hash := p.Metadata.Labels["pod-template-hash"]; kind == "ReplicaSet" && hash != "" {
-			if deployment, ok := strings.CutSuffix(name, "-"+hash); ok {
-				kind, name = "Deployment", deployment
-			}
-		}
-		group := "apps/v1"
-		if kind == "Job" || kind == "CronJob" {
-			group = "batch/v1"
-		}
-		return name, fmt.Sprintf("kubernetes://apis/%s/namespaces/%s/%ss/%s", group, ns, strings.ToLower(kind), name)
 	}
 	if p.Metadata.Name == "" {
 		return "", ""

@@ -29,10 +29,16 @@ func TestReadPod(t *testing.T) {
 	require.Equal(t, []Port{{"http", 9080, "TCP"}, {"", 9090, "UDP"}, {"front", 8080, "TCP"}}, w.Ports)
 }
 
+func TestReadPodOfRollout(t *testing.T) {
+	w := readPod(t, "cart-5c6b-x2x")
+	require.Equal(t, "cart", w.WorkloadName)
+	require.Equal(t, "kubernetes://apis/argoproj.io/v1alpha1/namespaces/shop/rollouts/cart", w.Owner)
+}
+
 func TestReadPodErrors(t *testing.T) {
 	for name, want := range map[string]string{
-		"":    "2 Pods: choose one with --name: reviews-v1-6d8f-x2x, ratings-0",
-		"foo": "no Pod named foo: correct --name: the file has reviews-v1-6d8f-x2x, ratings-0",
+		"":    "3 Pods: choose one with --name: reviews-v1-6d8f-x2x, cart-5c6b-x2x, ratings-0",
+		"foo": "no Pod named foo: correct --name: the file has reviews-v1-6d8f-x2x, cart-5c6b-x2x, ratings-0",
 	} {
 		_, err := ReadPod("testdata/pods.yaml", name)
 		require.ErrorContains(t, err, "testdata/pods.yaml")

@@ -1,0 +1,45 @@
+package model
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Owner is the owner of a Pod.
+type Owner struct{ APIVersion, Kind, Name string }
+
+// Workload returns the object that users know as the workload of Pods with an owner and labels. For a ReplicaSet it is the Deployment or
+// Argo Rollout, whose name the hash of the template extends; for a Job the CronJob, whose name a time extends; as in Istio.
+func (o Owner) Workload(labels map[string]string) Owner {
+	switch o.Kind {
+	case "ReplicaSet":
+		if name, ok := withoutHash(o.Name, labels["pod-template-hash"]); ok {
+			return Owner{"apps/v1", "Deployment", name}
+		}
+		if name, ok := withoutHash(o.Name, labels["rollouts-pod-template-hash"]); ok {
+			return Owner{"argoproj.io/v1alpha1", "Rollout", name}
+		}
+	case "ReplicationController":
+		if name := labels["deploymentconfig"]; name != "" {
+			return Owner{"apps.openshift.io/v1", "DeploymentConfig", name}
+		}
+	case "Job":
+		if i := strings.LastIndexByte(o.Name, '-'); i > 0 && isCronTime(o.Name[i+1:]) {
+			return Owner{"batch/v1", "CronJob", o.Name[:i]}
+		}
+	}
+	return o
+}
+
+func withoutHash(name, hash string) (string, bool) {
+	if hash == "" {
+		return name, false
+	}
+	return strings.CutSuffix(name, "-"+hash)
+}
+
+// isCronTime reports whether text is a time of a CronJob: minutes since 1970, eight digits until 2160.
+func isCronTime(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 32)
+	return err == nil && len(text) == 8
+}
