@@ -66,17 +66,13 @@ func (c *conv) sliceEndpoints(at problem.Path, endpoints []discoveryv1.Endpoint)
 	return out
 }
 
-// sliceEndpoint reads conditions as discovery/v1 defines them: ready and serving are
-// true where they are unknown.
+// sliceEndpoint reads conditions as discovery/v1 defines them: ready and serving are true if they are not set.
 func sliceEndpoint(ns string, e *discoveryv1.Endpoint) model.SliceEndpoint {
 	out := model.SliceEndpoint{
 		Addresses:   e.Addresses,
 		Ready:       e.Conditions.Ready == nil || *e.Conditions.Ready,
+		Serving:     e.Conditions.Serving == nil || *e.Conditions.Serving,
 		Terminating: e.Conditions.Terminating != nil && *e.Conditions.Terminating,
-	}
-	out.Serving = out.Ready
-	if e.Conditions.Serving != nil {
-		out.Serving = *e.Conditions.Serving
 	}
 	if ref := e.TargetRef; ref != nil && ref.Kind == "Pod" && (ref.Namespace == "" || ref.Namespace == ns) {
 		out.Pod = ref.Name
