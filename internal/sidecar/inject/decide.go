@@ -14,6 +14,8 @@ func (c *Config) Decide(pod *corev1.Pod) (inject bool, why string) {
 	switch {
 	case pod.Spec.HostNetwork:
 		return false, "it uses the host's network, where rules of interception would apply to the host"
+	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
+		return false, "it mirrors a static Pod, which runs without the change, and Kubernetes refuses service account tokens in a mirror"
 	case slices.Contains(c.ExcludedNamespaces, pod.Namespace):
 		return false, fmt.Sprintf("namespace %s is excluded", pod.Namespace)
 	}

@@ -191,6 +191,9 @@ alwaysInjectSelector: [{matchLabels: {always: "yes"}}]
 		{"never before always", func(p *corev1.Pod) { p.Labels["never"], p.Labels["always"] = "", "yes" }, false, false, "neverInjectSelector"},
 		{"always", func(p *corev1.Pod) { p.Labels["always"] = "yes" }, true, true, ""},
 		{"host network", func(p *corev1.Pod) { p.Spec.HostNetwork, p.Labels[labelInject] = true, "true" }, false, false, "the host's network"},
+		{"mirror of a static Pod", func(p *corev1.Pod) {
+			p.Annotations[corev1.MirrorPodAnnotationKey], p.Labels[labelInject] = "hash", "true"
+		}, false, false, "static Pod"},
 		{"system namespace", func(p *corev1.Pod) { p.Namespace, p.Labels[labelInject] = "kube-system", "true" }, false, false, "kube-system is excluded"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
