@@ -10,11 +10,13 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// fromSlices merges a service's slices. An address in two slices counts once, in the better state. counted are Pods that count
-// with their address of the service's first family only.
+// fromSlices merges a service's slices. An address in two members counts once, as the better one: a healthy one, then one that does not
+// terminate. A new Pod may have the address of one that terminates. counted are Pods that count with their address of the service's
+// first family only.
 func (x *endpointIndex) fromSlices(s *model.Service, parts map[model.Key]*model.EndpointSlice, counted map[string]bool) []model.Endpoint {
 	size := membersOf(parts)
-	at := make(map[string]int, size)
+	type listed struct{ at, rank int }
+	seen := make(map[string]listed, size)
 	out := make([]model.Endpoint, 0, size)
 	for _, k := range sortedKeys(parts) {
 		slice := parts[k]
@@ -29,16 +31,17 @@ func (x *endpointIndex) fromSlices(s *model.Service, parts map[model.Key]*model.
 				continue
 			}
 			e.Ports = ports
-			j, seen := at[e.Address]
-			switch {
-			case !seen:
-				at[e.Address] = len(out)
+			rank := 2*one(e.Health == model.Healthy) + one(!slice.Members[i].Terminating)
+			switch first, twice := seen[e.Address]; {
+			case !twice:
+				seen[e.Address] = listed{len(out), rank}
 				out = append(out, e)
-			case e.Health == model.Healthy && out[j].Health != model.Healthy:
-				out[j].Health = model.Healthy
-				fallthrough
+			case rank > first.rank:
+				seen[e.Address] = listed{first.at, rank}
+				e.Ports = mergePorts(e.Ports, out[first.at].Ports)
+				out[first.at] = e
 			default:
-				out[j].Ports = mergePorts(out[j].Ports, e.Ports)
+				out[first.at].Ports = mergePorts(out[first.at].Ports, e.Ports)
 			}
 		}
 	}
