@@ -15,34 +15,36 @@ import (
 	"github.com/moonsail/moonsail/internal/source/file"
 )
 
-// refusedPods reports templates of Pods that injection refuses because of their annotations.
+// refusedPods reports templates of Pods that injection refuses because of their annotations, and those that Kubernetes refuses with a
+// sidecar.
 func refusedPods(tree *file.Tree) problem.List {
+	injection := inject.Default()
+	if injection.Prepare() != nil {
+		return nil // the defaults are valid
+	}
 	var out problem.List
-	var injection *inject.Config // made if it is needed
-	tried := map[string]error{}  // by the annotations: an injection takes a millisecond
+	tried := map[string]error{} // by the annotations: an injection takes a millisecond
 	for _, w := range tree.Templates {
+		owner := inject.Owner{Namespace: w.Namespace, Name: w.Name}
 		names := injectionAnnotations(w)
-		if len(names) == 0 {
-			continue
-		}
-		if injection == nil {
-			if injection = inject.Default(); injection.Prepare() != nil {
-				return nil // the defaults are valid
+		if len(names) > 0 {
+			text := w.Labels[kube.LabelInject]
+			for _, name := range names {
+				text += "\x00" + name + "\x00" + w.Annotations[name]
+			}
+			err, known := tried[text]
+			if !known {
+				err = injection.Check(tree.Pods[w.Key], owner)
+				tried[text] = err
+			}
+			if err != nil {
+				out = append(out, refusal(w.Key, names, err))
+				continue
 			}
 		}
-		text := w.Labels[kube.LabelInject]
-		for _, name := range names {
-			text += "\x00" + name + "\x00" + w.Annotations[name]
-		}
-		err, known := tried[text]
-		if !known {
-			err = injection.Check(tree.Pods[w.Key], inject.Owner{Namespace: w.Namespace, Name: w.Name})
-			tried[text] = err
-		}
-		if err != nil {
-			out = append(out, refusal(w.Key, names, err))
-		} else if w.Labels[model.LabelTLSMode] != "" {
+		if w.Labels[model.LabelTLSMode] != "" {
 			out = append(out, unknownFields(w)...)
+			out = append(out, tooFewResources(w.Key, injection.CheckResources(tree.Pods[w.Key], owner))...)
 		}
 	}
 	return out
@@ -55,12 +57,20 @@ func failingCommands(tree *file.Tree) (out problem.List) {
 		if pod == nil {
 			continue
 		}
-		at := strings.TrimSuffix(string(annotationsOf(w.Key)), "metadata.annotations")
+		at := templateOf(w.Key)
 		for _, c := range inject.FailingCommands(&pod.Spec) {
-			out = append(out, problem.Problem{Severity: problem.SeverityWarning, Code: code.NotSupported, Object: w.Key, Field: at + c.Field, Message: c.Message()})
+			out = append(out, problem.Problem{Severity: problem.SeverityWarning, Code: code.NotSupported, Object: w.Key, Field: string(at.Join(c.Field)), Message: c.Message()})
 		}
 	}
 	return out
+}
+
+// tooFewResources places problems of a template at its object.
+func tooFewResources(k model.Key, list problem.List) problem.List {
+	for i := range list {
+		list[i].Object, list[i].Field = k, string(templateOf(k).Join(list[i].Field))
+	}
+	return list
 }
 
 // injectionAnnotations returns the names of a workload's annotations for injection.
@@ -77,11 +87,13 @@ func unknownFields(w *model.Workload) (out problem.List) {
 	return out
 }
 
-func annotationsOf(k model.Key) problem.Path {
+func annotationsOf(k model.Key) problem.Path { return templateOf(k).Join("metadata.annotations") }
+
+func templateOf(k model.Key) problem.Path {
 	if k.Kind == "CronJob" {
-		return "spec.jobTemplate.spec.template.metadata.annotations"
+		return "spec.jobTemplate.spec.template"
 	}
-	return "spec.template.metadata.annotations"
+	return "spec.template"
 }
 
 // refusal is the problem for an error of injection, which names the annotation.

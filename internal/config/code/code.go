@@ -136,6 +136,7 @@ const (
 	InvalidAnnotation       Code = "MS1605"
 	MisplacedAnnotation     Code = "MS1606"
 	SidecarUser             Code = "MS1607"
+	PodResources            Code = "MS1608"
 )
 
 // Page explains a code.

@@ -29,4 +29,8 @@ var injection = []Page{
 		"Connections of user 1337 are not intercepted, since they are the sidecar's. The calls of the application bypass the mesh.",
 		"Choose another user.",
 		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, namespace: shop}\nspec:\n  template:\n    metadata: {labels: {app: a}}\n    spec: {securityContext: {runAsUser: 1337}, containers: [{name: app, image: a}]}\n", []string{"IST0144"}},
+	{PodResources, "The resources of a Pod do not suffice for a sidecar",
+		"`spec.resources` of a Pod bounds what its containers request together, and the limit of each. The sidecar adds a container, and Kubernetes refuses a Pod whose bounds are then too small.",
+		"Raise the value, or lower the sidecar's with an annotation such as `sidecar.istio.io/proxyCPU`.",
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, namespace: shop}\nspec:\n  template:\n    metadata: {labels: {app: a}}\n    spec: {resources: {requests: {cpu: 100m}}, containers: [{name: app, image: a, resources: {requests: {cpu: 50m}}}]}\n", nil},
 }

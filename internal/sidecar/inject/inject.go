@@ -49,13 +49,19 @@ func (c *Config) Inject(pod *corev1.Pod, owner Owner) (*corev1.Pod, error) {
 
 // Check returns why injection refuses the Pods of a template; nil: it does not, or it leaves them alone.
 func (c *Config) Check(template *corev1.PodTemplateSpec, owner Owner) error {
-	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-	pod.Namespace, pod.Name = owner.Namespace, owner.Name
+	pod := podOf(template, owner)
 	if ok, _ := c.Decide(pod); !ok {
 		return nil
 	}
 	_, err := c.Inject(pod, owner)
 	return err
+}
+
+// podOf returns a Pod of a template.
+func podOf(template *corev1.PodTemplateSpec, owner Owner) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+	pod.Namespace, pod.Name = owner.Namespace, owner.Name
+	return pod
 }
 
 // render executes a template. The result is a patch of a Pod.
