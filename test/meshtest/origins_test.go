@@ -119,7 +119,7 @@ var spare = map[string][]model.Kind{
 	"NDS":  {model.KindEndpointSlice},
 	"LDS":  append([]model.Kind{model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet, model.KindIngress, model.KindTLSRoute}, spareRoutes...),
 	"RDS":  append([]model.Kind{model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet, model.KindIngress}, spareRoutes...),
-	"VHDS": spareRoutes,
+	"VHDS": append([]model.Kind{model.KindIngress}, spareRoutes...),
 }
 
 var spareRoutes = []model.Kind{

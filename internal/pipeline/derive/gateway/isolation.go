@@ -11,7 +11,7 @@ import (
 
 // Listeners of one Gateway of the Gateway API and its ListenerSets that share a port are isolated. A request, and a connection
 // with TLS, belongs to the listener with the narrowest matching hostname, even if none of its routes matches, or if it is not
-// served. Istio's servers are not isolated.
+// served. Servers of Istio's Gateways are not isolated (see neighbors.go).
 //
 // Envoy chooses the narrowest virtual host, and the filter chain with the narrowest server name. Each virtual host and each
 // chain therefore has the routes of the narrowest listener for it. A listener without a virtual host or chain of its hostname

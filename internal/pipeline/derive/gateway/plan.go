@@ -34,6 +34,12 @@ type PlannedRoutes struct {
 	Listener ir.ListenerKey
 	servers  []boundServer
 	others   []boundServer // listeners without routes here that requests may belong to
+	// shared: hosts of other servers at the port get status 421 here (see neighbors.go). neighbor are the origins of these servers
+	// if all are of one Gateway.
+	shared   bool
+	neighbor *model.Origins
+	// narrower are the hosts of other servers that a host here includes, with the servers' origins.
+	narrower map[model.Host]*model.Origins
 }
 
 // boundServer is a server with the names by which virtual services are bound to it.
@@ -93,6 +99,7 @@ func MakePlan(r *index.Reader) *Plan {
 		}
 	}
 	p.isolate(at.unserved)
+	p.meetNeighbors()
 	return p
 }
 
@@ -301,6 +308,7 @@ func (p *PlannedRoutes) EachHost(c *index.Client, boundTo func(gateway string) [
 	for _, o := range p.others {
 		f(o.server.Hosts[0].Host)
 	}
+	p.eachUnrouted(f)
 	for _, b := range p.servers {
 		if b.server.HTTPSRedirect || b.server.IsListener() {
 			for _, h := range b.server.Hosts {
@@ -330,7 +338,10 @@ func (p *Plan) Concerns(c *index.Client, v *model.VirtualService, host func(rout
 	for name, routes := range p.Routes {
 		for _, b := range routes.servers {
 			if v.BoundTo(b.gateways) {
-				b.eachHost(c, v, func(h model.Host) { host(name, h) })
+				b.eachHost(c, v, func(h model.Host) {
+					host(name, h)
+					routes.eachNarrower(h, func(narrower model.Host) { host(name, narrower) })
+				})
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func VirtualHost(r *index.Reader, p *Plan, routeConfig string, h model.Host) (v 
 		out.Made = r.MadeSince(mark)
 		return out, uses
 	}
-	if !plan.collect(r, out, h, &uses) {
+	if !plan.collect(r, out, h, &uses) && !plan.answerUnrouted(r, out, h) {
 		return nil, outbound.Uses{}
 	}
 	out.Made = r.MadeSince(mark)
