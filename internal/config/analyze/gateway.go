@@ -41,6 +41,10 @@ func (c gatewayChecks) boundTo(v *model.VirtualService) {
 		if ns, short, _ := strings.Cut(name, "/"); g == nil && c.broken[model.Key{Kind: model.KindGateway, Namespace: ns, Name: short}] {
 			continue
 		}
+		if g == nil && c.isOfGatewayAPI(name) {
+			c.warnf(code.GatewayNotFound, v, field, "Gateway %s is of the Gateway API and takes no VirtualServices, so the routes have no effect there: write an HTTPRoute for it, or a Gateway of networking.istio.io", name)
+			continue
+		}
 		if meant := c.similarGateway(name); g == nil && meant != "" {
 			c.warnf(code.GatewayNotFound, v, field, "Gateway %s: not found, so the routes have no effect there: did you mean %s?", name, meant)
 			continue
@@ -202,6 +206,7 @@ func (c gatewayChecks) gateway(g *model.Gateway) {
 		c.serverSecrets(g, fmt.Sprintf("spec.servers[%d].tls", i), &g.Servers[i], routers)
 	}
 	c.serverConflicts(g)
+	c.unreachablePorts(g, routers)
 }
 
 // routers are the workloads that a Gateway selects, at any place.
@@ -316,6 +321,12 @@ func conflict(placed []placedServer, s *model.GatewayServer) (by *model.Gateway,
 		}
 	}
 	return nil, ""
+}
+
+// isOfGatewayAPI reports whether a name is that of a Gateway of the Gateway API.
+func (c gatewayChecks) isOfGatewayAPI(name string) bool {
+	ns, short, _ := strings.Cut(name, "/")
+	return c.gateways.api[model.Key{Kind: model.KindKubernetesGateway, Namespace: ns, Name: short}] != nil
 }
 
 // similarGateway returns the Gateway that was probably meant: one with the name in another namespace, or with a similar name.

@@ -97,16 +97,17 @@ const (
 
 // Codes of gateways and the Gateway API.
 const (
-	GatewayNotFound       Code = "MS1401"
-	GatewayTakesNoHost    Code = "MS1402"
-	GatewayWithoutRouter  Code = "MS1403"
-	ServerConflict        Code = "MS1404"
-	ParentNotFound        Code = "MS1405"
-	RouteRefused          Code = "MS1406"
-	BackendNotFound       Code = "MS1407"
-	ReferenceGrantMissing Code = "MS1408"
-	ClassNotFound         Code = "MS1409"
-	RuleLeadsNowhere      Code = "MS1410"
+	GatewayNotFound        Code = "MS1401"
+	GatewayTakesNoHost     Code = "MS1402"
+	GatewayWithoutRouter   Code = "MS1403"
+	ServerConflict         Code = "MS1404"
+	ParentNotFound         Code = "MS1405"
+	RouteRefused           Code = "MS1406"
+	BackendNotFound        Code = "MS1407"
+	ReferenceGrantMissing  Code = "MS1408"
+	ClassNotFound          Code = "MS1409"
+	RuleLeadsNowhere       Code = "MS1410"
+	GatewayPortUnreachable Code = "MS1411"
 )
 
 // Codes of security.

@@ -8,8 +8,8 @@ const apiRoute = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmet
 
 var gateways = []Page{
 	{GatewayNotFound, "The Gateway does not exist",
-		"The routes have no effect there. Gateways of other namespaces are written as namespace/name.",
-		"Write the Gateway, or correct its name.",
+		"The routes have no effect there. Gateways of other namespaces are written as namespace/name. Gateways of the Gateway API take no VirtualServices.",
+		"Write the Gateway, or correct its name. Write an HTTPRoute for a Gateway of the Gateway API.",
 		gatewayWeb + routeHead + "spec:\n  hosts: [shop.example.com]\n  gateways: [wbe]\n  http: [{directResponse: {status: 200}}]\n", []string{"IST0101"}},
 	{GatewayTakesNoHost, "No server of the Gateway takes the hosts",
 		"The hosts of the VirtualService are not among those of the Gateway's servers for its namespace.",
@@ -47,4 +47,8 @@ var gateways = []Page{
 		"Requests that the rule matches are answered with an error.",
 		"Add backendRefs or a redirect.",
 		apiGateway + apiRoute + "spec:\n  parentRefs: [{name: web}]\n  rules: [{matches: [{path: {type: PathPrefix, value: /api}}]}]\n", nil},
+	{GatewayPortUnreachable, "No Service leads to the port of the Gateway",
+		"Proxies of the Gateway listen on the port, but the Service in front of them does not have it. So clients outside of the cluster cannot reach it.",
+		"Add the port to the Service, or use a port that it has. Node ports do not count: a Gateway names the port of the Service.",
+		gatewayWeb + "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {selector: {app: web}, ports: [{name: https, port: 443}]}\n", []string{"IST0162"}},
 }
