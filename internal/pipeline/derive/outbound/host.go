@@ -267,12 +267,16 @@ func useEgress(r *index.Reader, e *index.Egress) {
 }
 
 // routesOnly serves a host of virtual services at ports where it is no service. As in Istio these are port 80, and ports at
-// which services that the same virtual service names read requests. At an egress listener with a port it is that port.
+// which services that the same virtual service names read requests. A host that is no service also has the ports of
+// wildcard services that include it. At an egress listener with a port it is that port.
 func routesOnly(r *index.Reader, e *index.Egress, h model.Host, svc *model.Service, routes []*model.VirtualService, out *Result) {
-	mark, ports := r.Mark(), map[uint32]*routedPort{}
+	mark, ports := r.Mark(), routedPorts{}
 	useEgress(r, e)
 	for _, v := range routes {
 		addRoutedPorts(r, e, v, ports)
+		if svc == nil && e.Port == nil {
+			addWildcardPorts(r, e, h, v, ports)
+		}
 	}
 	if svc != nil && r.Sees(svc) && e.Imports(svc.Namespace, svc.Hostname) {
 		for _, part := range r.PartsOf(svc) {
@@ -283,8 +287,8 @@ func routesOnly(r *index.Reader, e *index.Egress, h model.Host, svc *model.Servi
 	}
 	for _, number := range slices.Sorted(maps.Keys(ports)) {
 		read := r.Mark()
-		if p := ports[number]; number != httpPort && len(p.named) == 1 {
-			r.Use(p.named[0])
+		if p := ports[number]; number != httpPort && len(p.because) == 1 {
+			r.Use(p.because[0])
 		}
 		routesOnPort(r, mark, e, h, nil, number, ports[number].routes, out)
 		r.Unread(read)
@@ -297,44 +301,63 @@ const httpPort = 80
 
 // routedPort is a port where virtual services apply to a host that is no service there.
 type routedPort struct {
-	routes []*model.VirtualService
-	named  []*model.Service // that they name, and because of which they apply
+	routes  []*model.VirtualService
+	because []*model.Service // that they name, or that include the host
+}
+
+// routedPorts are by number.
+type routedPorts map[uint32]*routedPort
+
+// add adds a virtual service at a port because of a service, or of none.
+func (p routedPorts) add(number uint32, v *model.VirtualService, because *model.Service) {
+	at := p[number]
+	if at == nil {
+		at = &routedPort{}
+		p[number] = at
+	}
+	if !slices.Contains(at.routes, v) {
+		at.routes = append(at.routes, v)
+	}
+	if because != nil {
+		at.because = append(at.because, because)
+	}
+}
+
+// addRequests adds a virtual service at the ports where a service reads requests.
+func (p routedPorts) addRequests(r *index.Reader, v *model.VirtualService, svc *model.Service) {
+	for _, part := range r.PartsOf(svc) {
+		for i := range part.Ports {
+			if port := &part.Ports[i]; port.Protocol.IsHTTP() || port.Protocol == model.ProtocolAuto {
+				p.add(port.Number, v, part)
+			}
+		}
+	}
 }
 
 // addRoutedPorts adds the ports of a virtual service. The services that it names become no origins: routesOnly adds the one
 // that decides.
-func addRoutedPorts(r *index.Reader, e *index.Egress, v *model.VirtualService, ports map[uint32]*routedPort) {
-	add := func(number uint32, named *model.Service) {
-		p := ports[number]
-		if p == nil {
-			p = &routedPort{}
-			ports[number] = p
-		}
-		if !slices.Contains(p.routes, v) {
-			p.routes = append(p.routes, v)
-		}
-		if named != nil {
-			p.named = append(p.named, named)
-		}
-	}
+func addRoutedPorts(r *index.Reader, e *index.Egress, v *model.VirtualService, ports routedPorts) {
 	if e.Port != nil {
-		add(e.Port.Number, nil)
+		ports.add(e.Port.Number, v, nil)
 		return
 	}
-	add(httpPort, nil)
+	ports.add(httpPort, v, nil)
 	mark := r.Mark()
 	defer r.Unread(mark)
 	for i := 0; len(v.Hosts) > 1 && i < len(v.Hosts); i++ {
-		svc := r.Service(v.Hosts[i])
-		if svc == nil || !e.Imports(svc.Namespace, svc.Hostname) {
-			continue
+		if svc := r.Service(v.Hosts[i]); svc != nil && e.Imports(svc.Namespace, svc.Hostname) {
+			ports.addRequests(r, v, svc)
 		}
-		for _, part := range r.PartsOf(svc) {
-			for j := range part.Ports {
-				if p := part.Ports[j].Protocol; p.IsHTTP() || p == model.ProtocolAuto {
-					add(part.Ports[j].Number, part)
-				}
-			}
+	}
+}
+
+// addWildcardPorts adds the ports of wildcard services that include a host.
+func addWildcardPorts(r *index.Reader, e *index.Egress, h model.Host, v *model.VirtualService, ports routedPorts) {
+	mark := r.Mark()
+	defer r.Unread(mark)
+	for _, wildcard := range h.Covering()[1:] {
+		if svc := r.Service(wildcard); svc != nil && e.Imports(svc.Namespace, svc.Hostname) {
+			ports.addRequests(r, v, svc)
 		}
 	}
 }
