@@ -189,7 +189,10 @@ func (c providerConv) defaultTracing(at problem.Path, settings *meshconfig.MeshC
 		return
 	}
 	if zipkin == nil {
-		c.Warnf(code.NoEffect, at, "has no zipkin, to which enableTracing would send spans; name a provider in defaultProviders.tracing instead")
+		named := len(out.Tracing) > 0 || slices.ContainsFunc(out.Providers, func(p model.Provider) bool { return p.Kind.IsTracing() })
+		if !named { // else Telemetries or defaultProviders say which providers get spans
+			c.Warnf(code.NoEffect, at, "has no zipkin, to which enableTracing would send spans; name a provider in defaultProviders.tracing instead")
+		}
 		return
 	}
 	host, port, err := net.SplitHostPort(zipkin.Address)
