@@ -208,6 +208,7 @@ type index struct {
 	proxies         model.ProxyConfigs
 	security        security
 	peers           peerPolicies
+	telemetries     []*model.Telemetry
 	// membership is what members has found.
 	membership map[*model.Service]membership
 }
@@ -266,6 +267,8 @@ func (x *index) add(o model.Object) {
 		x.sidecars[ns] = append(x.sidecars[ns], o)
 	case *model.ProxyConfig:
 		x.proxies.Add(o)
+	case *model.Telemetry:
+		x.telemetries = append(x.telemetries, o)
 	case *model.Gateway:
 		x.gateways.add(o)
 	case *model.Secret:

@@ -20,9 +20,24 @@ func (c ruleChecks) destinationRule(r *model.DestinationRule) {
 	for i, s := range r.Subsets {
 		c.subset(r, fmt.Sprintf("spec.subsets[%d].labels", i), s)
 	}
+	c.outOfReach(r)
 	c.portPolicies(r)
 	securityChecks(c).clientTLS(r)
 	secretChecks(c).credentials(r)
+}
+
+// outOfReach reports a rule that no client follows: clients search their namespace, the service's and the root namespace.
+func (c ruleChecks) outOfReach(r *model.DestinationRule) {
+	ofService := func(s *model.Service) bool { return s.Namespace == r.Namespace && r.Host.Overlaps(s.Hostname) }
+	if r.Namespace == c.security.root || len(c.workloads) == 0 || len(c.workloads[r.Namespace]) > 0 || slices.ContainsFunc(c.services, ofService) {
+		return
+	}
+	const format = "no client follows the rule: namespace %s has neither the service %s nor workloads that call it: move it to the namespace of the service, to that of its clients, or to %s for all clients"
+	if c.whole && !c.onlyFiles {
+		c.warnf(code.RuleOutOfReach, r, "metadata.namespace", format, r.Namespace, r.Host, c.security.root)
+	} else { // workloads may come later, or be in other files
+		c.infof(code.RuleOutOfReach, r, "metadata.namespace", format, r.Namespace, r.Host, c.security.root)
+	}
 }
 
 // subset reports one that no workload of the rule's services belongs to.

@@ -57,10 +57,31 @@ func (c injectionChecks) labelsAt(w *model.Workload, at problem.Path) {
 	}
 	known := istioAnnotations()
 	for _, name := range slices.Sorted(maps.Keys(w.Annotations)) {
+		c.deprecated(w, at, name)
 		if !kube.IsInjectionAnnotation(name) || slices.Contains(known, name) {
 			continue
 		}
 		c.warnf(code.UnknownAnnotation, w, string(at.Field("annotations").Key(name)), "is not an annotation of Istio, so it has no effect%s", spelling.DidYouMean(name, known)).Rename(spelling.Nearest(name, known))
+	}
+}
+
+// deprecated reports annotations that others replace.
+func (c injectionChecks) deprecated(w *model.Workload, at problem.Path, name string) {
+	field := string(at.Field("annotations").Key(name))
+	switch name {
+	case annotation.SidecarInject.Name:
+		if w.Labels[kube.LabelInject] != "" {
+			return
+		}
+		also := ""
+		if w.Annotations[name] == "true" {
+			also = ", and adds no sidecar in a namespace without injection"
+		}
+		c.infof(code.Deprecated, w, field, "is deprecated%s: write it as a label of the Pod", also)
+	case annotation.SidecarTrafficKubevirtInterfaces.Name:
+		c.infof(code.Deprecated, w, field, "is deprecated: write istio.io/reroute-virtual-interfaces")
+	case annotation.SidecarStatsInclusionPrefixes.Name, annotation.SidecarStatsInclusionRegexps.Name, annotation.SidecarStatsInclusionSuffixes.Name:
+		c.infof(code.Deprecated, w, field, "is deprecated: write proxyStatsMatcher in the annotation proxy.istio.io/config")
 	}
 }
 

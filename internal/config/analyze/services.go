@@ -83,6 +83,7 @@ func (c serviceChecks) sharedHost(e *model.ServiceEntry, i int) {
 		}
 	}
 	if first == nil || first.Key == e.Key {
+		c.sharedElsewhere(e, own, h)
 		return
 	}
 	if differs := first.CannotTakeIn(own); differs != "" {
@@ -92,12 +93,38 @@ func (c serviceChecks) sharedHost(e *model.ServiceEntry, i int) {
 	}
 	for j := range own.Ports {
 		p, is := &own.Ports[j], first.Port(own.Ports[j].Number)
+		if is != nil && !sameProtocol(is.Protocol, p.Protocol) {
+			c.warnf(code.HostTaken, e, fmt.Sprintf("spec.ports[%d].protocol", j), "%s gives port %d of %s the protocol %s, which is used; make the two alike", first.Key, p.Number, h, is.Protocol)
+		}
 		if is != nil && is.Name != p.Name && !first.IsResolved() {
 			c.warnf(code.HostTaken, e, fmt.Sprintf("spec.ports[%d].name", j), "%s calls port %d of %s %q, so this endpoint list does not count for the port; use that name",
 				first.Key, p.Number, h, is.Name)
 		}
 	}
 }
+
+// sharedElsewhere reports ports to which an older ServiceEntry of another namespace gives another protocol.
+func (c serviceChecks) sharedElsewhere(e *model.ServiceEntry, own *model.Service, h model.Host) {
+	if own.Visibility.Private {
+		return
+	}
+	for _, s := range c.byHost[h] {
+		if s.Visibility.Private || s.Namespace == e.Namespace || !model.Older(s, own) {
+			continue
+		}
+		for i := range own.Ports {
+			p, is := &own.Ports[i], s.Port(own.Ports[i].Number)
+			if is != nil && !sameProtocol(is.Protocol, p.Protocol) {
+				c.warnf(code.HostTaken, e, fmt.Sprintf("spec.ports[%d].protocol", i), "%s gives port %d of %s the protocol %s, which others than clients of namespace %s use; make the two alike, or set exportTo",
+					s.Key, p.Number, h, is.Protocol, e.Namespace)
+				return
+			}
+		}
+	}
+}
+
+// sameProtocol reports whether proxies treat two protocols alike.
+func sameProtocol(a, b model.Protocol) bool { return a == b || a.IsTLS() && b.IsTLS() }
 
 // ownHost reports endpoints on the host of the proxy that calls them, which only proxies of the entry's namespace use.
 func (c serviceChecks) ownHost(e *model.ServiceEntry) {

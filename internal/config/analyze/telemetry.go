@@ -10,8 +10,9 @@ import (
 )
 
 // telemetry reports providers that the mesh does not have, or that are for something else: what is said of them
-// has no effect, and those of the mesh's defaults are not asked instead.
+// has no effect, and those of the mesh's defaults are not asked instead. It also reports a Telemetry beside an older one.
 func (c telemetryChecks) telemetry(t *model.Telemetry) {
+	c.wholeNamespace(t)
 	for i := range t.Metrics {
 		c.providers(t, fmt.Sprintf("spec.metrics[%d]", i), t.Metrics[i].Providers, "metrics", func(k model.ProviderKind) bool {
 			return k == model.ProviderPrometheus
@@ -23,6 +24,17 @@ func (c telemetryChecks) telemetry(t *model.Telemetry) {
 	for i := range t.Tracing {
 		if name := t.Tracing[i].Provider; name != "" {
 			c.providers(t, fmt.Sprintf("spec.tracing[%d]", i), []string{name}, "traces", model.ProviderKind.IsTracing)
+		}
+	}
+}
+
+// wholeNamespace reports a Telemetry for a whole namespace that has an older one. Of those for some workloads all count.
+func (c telemetryChecks) wholeNamespace(t *model.Telemetry) {
+	whole := func(o *model.Telemetry) bool { return len(o.Selector) == 0 && !o.Targeted }
+	for _, o := range c.telemetries {
+		if whole(t) && whole(o) && o.Namespace == t.Namespace && model.Older(o, t) {
+			c.warnf(code.TargetTwice, t, "spec", "%s is for all of namespace %s, too, and is older, so this one has no effect; merge the two", o.Name, t.Namespace)
+			return
 		}
 	}
 }

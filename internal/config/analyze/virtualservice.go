@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -24,6 +25,8 @@ func (c routeChecks) virtualService(v *model.VirtualService) {
 	gatewayChecks(c).boundTo(v)
 	c.unreachableHTTP(v)
 	c.unreachableTCP(v)
+	c.repeatedL4(v)
+	c.unsplitAtGateway(v)
 	c.unusedDelegate(v)
 	c.ownHosts(v)
 }
@@ -152,6 +155,89 @@ func (c routeChecks) unreachableTCP(v *model.VirtualService) {
 			all = i
 		}
 	}
+}
+
+// repeatedL4 reports matches of connections that an earlier rule takes.
+func (c routeChecks) repeatedL4(v *model.VirtualService) {
+	var tls, tcp [][]model.L4Match
+	for _, r := range v.TLS {
+		tls = append(tls, r.Matches)
+	}
+	for _, r := range v.TCP {
+		tcp = append(tcp, r.Matches)
+	}
+	c.repeatedIn(v, "tls", tls)
+	c.repeatedIn(v, "tcp", tcp)
+}
+
+func (c routeChecks) repeatedIn(v *model.VirtualService, kind string, rules [][]model.L4Match) {
+	for i, matches := range rules {
+		for j := range matches {
+			m := &matches[j]
+			earlier := slices.IndexFunc(rules[:i], func(list []model.L4Match) bool {
+				return slices.ContainsFunc(list, func(o model.L4Match) bool { return takesConnections(&o, m) })
+			})
+			if earlier >= 0 {
+				c.warnf(code.RuleNeverUsed, v, fmt.Sprintf("spec.%s[%d].match[%d]", kind, i, j), "is never used: %s[%d] takes its connections; remove one, or change the match", kind, earlier)
+			}
+		}
+	}
+}
+
+// takesConnections reports whether a match has no condition but those of another one. A match without any is a case of
+// unreachableTCP. Envoy prefers narrower subnets and names whatever the order of the rules, so these must be the same.
+func takesConnections(m, other *model.L4Match) bool {
+	return !reflect.ValueOf(*m).IsZero() && slices.Equal(m.Destinations, other.Destinations) &&
+		(m.Port == 0 || m.Port == other.Port) &&
+		(m.SourceNamespace == "" || m.SourceNamespace == other.SourceNamespace) &&
+		model.SelectorMatches(m.SourceLabels, other.SourceLabels) &&
+		(len(m.Gateways) == 0 || len(other.Gateways) > 0 && subsetOf(other.Gateways, m.Gateways)) &&
+		subsetOf(other.SNIHosts, m.SNIHosts)
+}
+
+// subsetOf reports whether all elements of a list are in another one.
+func subsetOf[T comparable](list, all []T) bool {
+	return !slices.ContainsFunc(list, func(e T) bool { return !slices.Contains(all, e) })
+}
+
+// unsplitAtGateway reports routes of gateways to all workloads of a host that a VirtualService for sidecars divides among subsets:
+// routes for sidecars are not for requests of gateways.
+func (c routeChecks) unsplitAtGateway(v *model.VirtualService) {
+	if v.InMesh() || len(v.Hosts) == 0 {
+		return
+	}
+	for i := range v.HTTP {
+		for j, b := range v.HTTP[i].Backends {
+			if b.Destination.Subset != "" {
+				continue
+			}
+			if k, divided := c.dividing(b.Destination.Host, v); divided {
+				c.infof(code.UnsplitAtGateway, v, fmt.Sprintf("spec.http[%d].route[%d].destination", i, j),
+					"requests of the gateway go to all workloads of %s: the routes to subsets in %s are for sidecars only; write the subsets here, too", b.Destination.Host, k)
+			}
+		}
+	}
+}
+
+// dividing returns a VirtualService for sidecars that has routes to several subsets of a host.
+func (c routeChecks) dividing(h model.Host, besides *model.VirtualService) (found model.Key, divided bool) {
+	for _, k := range slices.SortedFunc(maps.Keys(c.virtuals), model.Key.Compare) {
+		v, subsets := c.virtuals[k], map[string]bool{}
+		if v == besides || !v.InMesh() || !slices.Contains(v.Hosts, h) || !v.Visibility.Sees(besides.Namespace) {
+			continue
+		}
+		for i := range v.HTTP {
+			for _, b := range v.HTTP[i].Backends {
+				if b.Destination.Host == h && b.Destination.Subset != "" {
+					subsets[b.Destination.Subset] = true
+				}
+			}
+		}
+		if len(subsets) > 1 {
+			return k, true
+		}
+	}
+	return model.Key{}, false
 }
 
 // unusedDelegate reports a delegate that no virtual service delegates to.

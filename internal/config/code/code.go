@@ -75,6 +75,8 @@ const (
 	HTTPRoutesOnTCP        Code = "MS1214"
 	EgressSelectsNothing   Code = "MS1215"
 	RedirectLoop           Code = "MS1216"
+	UnsplitAtGateway       Code = "MS1217"
+	RuleOutOfReach         Code = "MS1218"
 )
 
 // Codes of services and workloads.

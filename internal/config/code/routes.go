@@ -48,7 +48,7 @@ var routes = []Page{
 		"Merge the two. Delegates divide one VirtualService among several owners.",
 		serviceReviews + routeReviews + "spec:\n  hosts: [reviews]\n  http: [{route: [{destination: {host: reviews}}]}]\n---\napiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: canary, namespace: shop}\nspec:\n  hosts: [reviews]\n  http: [{route: [{destination: {host: reviews}}]}]\n", []string{"IST0109"}},
 	{RuleNeverUsed, "A rule is never used",
-		"An earlier rule takes all of its requests: it has no match, the same match, or a shorter prefix.",
+		"An earlier rule takes all of its requests or connections: it has no match, the same match, fewer conditions, or a shorter prefix.",
 		"Move the rule before that, or remove it.",
 		routeHead + "spec:\n  hosts: [api.example.com]\n  http:\n  - directResponse: {status: 200}\n  - match: [{uri: {prefix: /api}}]\n    directResponse: {status: 404}\n", []string{"IST0130", "IST0131"}},
 	{MatchOfOtherGateway, "A match names a gateway that the VirtualService is not bound to",
@@ -76,4 +76,14 @@ var routes = []Page{
 		"The rule matches the path that it redirects to, so clients are redirected until they give up.",
 		"Match the old paths only.",
 		routeHead + "spec:\n  hosts: [api.example.com]\n  http:\n  - match: [{uri: {prefix: /a}}]\n    redirect: {uri: /a/new}\n", nil},
+	{UnsplitAtGateway, "Routes to subsets are not for the gateway",
+		"A VirtualService of a gateway sends requests to a service. Another one divides the service among subsets, for sidecars only: its routes do not apply to requests that come through the gateway.",
+		"Write the subsets in the VirtualService of the gateway, too.",
+		serviceReviews + ruleReviews + "spec:\n  host: reviews\n  subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}]\n---\n" +
+			routeReviews + "spec:\n  hosts: [reviews]\n  http:\n  - route: [{destination: {host: reviews, subset: v1}, weight: 90}, {destination: {host: reviews, subset: v2}, weight: 10}]\n---\n" +
+			gatewayWeb + routeHead + "spec:\n  hosts: [shop.example.com]\n  gateways: [web]\n  http: [{route: [{destination: {host: reviews}}]}]\n", []string{"IST0140"}},
+	{RuleOutOfReach, "No client follows the DestinationRule",
+		"Clients search for rules in their own namespace, in that of the service, and in the root namespace. The rule is in none of them.",
+		"Move it to one of them.",
+		serviceReviews + deploymentReviews + "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: reviews, namespace: config}\nspec:\n  host: reviews.shop.svc.cluster.local\n  trafficPolicy: {connectionPool: {tcp: {maxConnections: 10}}}\n", nil},
 }
