@@ -22,6 +22,17 @@ func (t *Tracker) suspend(k model.Key) (r schema.GroupVersionResource, ok bool) 
 	return r, true
 }
 
+// resourceOf returns the resource of an object; false if the object is gone.
+func (t *Tracker) resourceOf(k model.Key) (r schema.GroupVersionResource, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.objects[k]
+	if o == nil {
+		return r, false
+	}
+	return o.seen.Resource, true
+}
+
 // holdBack reports whether an object from the queue waits for its resource. The caller holds mu.
 func (t *Tracker) holdBack(k model.Key, o *object) bool {
 	held, is := t.suspended[o.seen.Resource]

@@ -114,7 +114,7 @@ func (w *Writer) lead(ctx context.Context) {
 	defer w.setLeading(false)
 	write := &writer{
 		tracker: w.Tracker, api: cluster{w.dynamic}, count: w.Meter.StatusWrite, log: w.Log,
-		limit: flowcontrol.NewTokenBucketRateLimiter(DefaultPerSecond, DefaultBurst), forbidden: longest,
+		limit: flowcontrol.NewTokenBucketRateLimiter(DefaultPerSecond, DefaultBurst), forbidden: longest, firstPause: firstPause,
 	}
 	check := &checker{
 		tracker: w.Tracker, here: w.Reporter(), others: w.Others, mesh: w.Mesh,

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/base/logonce"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
@@ -46,13 +45,20 @@ type writer struct {
 	limit   limiter
 	count   func(result string)
 	log     *slog.Logger
-	errors  logonce.Errors // of writes
-	pause   time.Duration  // pause before the next write, if the last one failed
 	// forbidden is how long a resource is suspended if its statuses may not be written. logged has the
 	// resources that the log has a line about.
 	forbidden time.Duration
 	logged    map[schema.GroupVersionResource]bool
-	suspended map[schema.GroupVersionResource]*time.Timer
+	// firstPause is how long a resource is suspended after a failure of another kind. Further failures double it.
+	firstPause time.Duration
+	failing    map[schema.GroupVersionResource]*failures
+	suspended  map[schema.GroupVersionResource]*time.Timer
+}
+
+// failures are those of a resource, one after the other.
+type failures struct {
+	errors logonce.Errors
+	pause  time.Duration // after the last one; 0: the last write succeeded
 }
 
 // Bounds of what a failing API server costs.
@@ -66,6 +72,7 @@ const (
 // run writes what is queued until ctx ends.
 func (w *writer) run(ctx context.Context) {
 	w.logged, w.suspended = map[schema.GroupVersionResource]bool{}, map[schema.GroupVersionResource]*time.Timer{}
+	w.failing = map[schema.GroupVersionResource]*failures{}
 	defer w.resumeAll()
 	for {
 		k, ok := w.tracker.next(ctx)
@@ -77,8 +84,7 @@ func (w *writer) run(ctx context.Context) {
 			w.tracker.again(k)
 			return
 		case err == nil:
-			w.errors.First(nil)
-			w.pause = 0
+			w.succeed(k)
 		case lasting(err):
 			w.count(resultFailed)
 			w.log.Warn("status rejected by the API server", "object", k.String(), "error", err)
@@ -87,8 +93,7 @@ func (w *writer) run(ctx context.Context) {
 			w.suspend(k, err)
 		default:
 			w.count(resultFailed)
-			w.tracker.again(k)
-			w.backOff(ctx, err)
+			w.backOff(k, err)
 		}
 	}
 }
@@ -121,13 +126,33 @@ func (w *writer) resumeAll() {
 	}
 }
 
-// backOff pauses after a failure, longer after each.
-func (w *writer) backOff(ctx context.Context, err error) {
-	if w.errors.First(err) {
-		w.log.Warn("status not written, retrying", "error", err)
+// backOff suspends the resource of an object after a failure, longer after each. Other resources are written meanwhile: an
+// admission webhook may fail for this one only.
+func (w *writer) backOff(k model.Key, err error) {
+	r, ok := w.tracker.suspend(k)
+	if !ok {
+		return
 	}
-	w.pause = min(max(2*w.pause, firstPause), longest)
-	_ = clock.Sleep(ctx, w.pause)
+	f := w.failing[r]
+	if f == nil {
+		f = &failures{}
+		w.failing[r] = f
+	}
+	if f.errors.First(err) {
+		w.log.Warn("status not written, retrying", "resource", r.GroupResource().String(), "object", k.String(), "error", err)
+	}
+	f.pause = min(max(2*f.pause, w.firstPause), longest)
+	w.suspended[r] = time.AfterFunc(f.pause, func() { w.tracker.resume(r) })
+}
+
+// succeed ends the failures of an object's resource.
+func (w *writer) succeed(k model.Key) {
+	if len(w.failing) == 0 {
+		return
+	}
+	if r, ok := w.tracker.resourceOf(k); ok {
+		delete(w.failing, r)
+	}
 }
 
 // write brings an object's status up to date. Each attempt waits for its turn first, so that it writes the

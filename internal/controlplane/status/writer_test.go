@@ -59,11 +59,11 @@ func start(t *testing.T, b *Tracker, s *apiServer, l limiter) *results {
 	return startWith(t, b, s, l, time.Millisecond)
 }
 
-// startWith suspends resources for a while whose statuses may not be written.
-func startWith(t *testing.T, b *Tracker, s *apiServer, l limiter, forbidden time.Duration) *results {
+// startWith suspends resources for a while whose statuses cannot be written.
+func startWith(t *testing.T, b *Tracker, s *apiServer, l limiter, pause time.Duration) *results {
 	t.Helper()
 	r := &results{seen: map[string]int{}}
-	w := &writer{tracker: b, api: s, limit: l, count: r.count, log: slog.New(slog.DiscardHandler), forbidden: forbidden}
+	w := &writer{tracker: b, api: s, limit: l, count: r.count, log: slog.New(slog.DiscardHandler), forbidden: pause, firstPause: pause}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { w.run(ctx) })
@@ -224,16 +224,25 @@ func TestFailedWriteIsTriedAgain(t *testing.T) {
 	require.Equal(t, 2, r.of(resultFailed))
 }
 
-// TestForbiddenResourceDelaysNoOther checks that other resources are written, and that this one
+// TestFailingResourceDelaysNoOther checks that other resources are written, and that this one
 // is retried.
-func TestForbiddenResourceDelaysNoOther(t *testing.T) {
+func TestFailingResourceDelaysNoOther(t *testing.T) {
+	for name, err := range map[string]error{
+		"forbidden":     apierrors.NewForbidden(virtualServices.GroupResource(), "web-0", errors.New("no")),
+		"failing hooks": apierrors.NewInternalError(errors.New("failed calling webhook")),
+	} {
+		t.Run(name, func(t *testing.T) { failingResource(t, err) })
+	}
+}
+
+func failingResource(t *testing.T, err error) {
 	b, s := NewTracker(), newServer()
-	s.fail = []error{apierrors.NewForbidden(virtualServices.GroupResource(), "web-0", errors.New("no"))}
+	s.fail = []error{err}
 	r := startWith(t, b, s, always(t), time.Hour)
 	for i := range 3 {
 		s.apply(b, key(fmt.Sprintf("web-%d", i)), "bad")
 	}
-	eventually(t, "a refusal", func() bool { return r.of(resultFailed) == 1 })
+	eventually(t, "a failure", func() bool { return r.of(resultFailed) == 1 })
 	s.mu.Lock()
 	s.have[gatewayKey] = &live{version: "1", generation: 1}
 	s.mu.Unlock()
