@@ -64,7 +64,7 @@
 //
 // The server sends a resource that Envoy refused for a temporary reason again:
 //
-//	xds/server/watchdog.go           Server.watch              checks each stream every 2 s
+//	xds/server/watchdog.go           Server.watch              checks each stream, at least every 2 s
 //	xds/server/nack.go               stream.retryRefused       decides when: the refusal is temporary, and its interval is over
 //	xds/ledger/answer.go             Ledger.Retry              decides what: the resource is to be sent alone
 //	xds/server/stream.go             stream.step               sends it; the answer comes as described above

@@ -290,6 +290,9 @@ func reasonText(r *distribution.Reason, now time.Time) string {
 	}
 	switch r.Cause {
 	case distribution.CauseUnanswered:
+		if len(r.Names) > 0 {
+			return fmt.Sprintf("has not answered %s%s: it may be waiting for DNS, for the addresses of %s", r.Type, since, strings.Join(r.Names, ", "))
+		}
 		return fmt.Sprintf("has not answered %s%s", r.Type, since)
 	case distribution.CauseUnread:
 		return fmt.Sprintf("does not read its stream: %s%s", r.Type, since)

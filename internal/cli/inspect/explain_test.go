@@ -113,6 +113,7 @@ func TestExplain(t *testing.T) {
 	s.apply(write(t, reviewsYAML))
 	s.place(where("web-1", distribution.StateACKed), where("web-2", distribution.StateNotConcerned),
 		where("stopped", distribution.StateBehind, distribution.Reason{Cause: distribution.CauseUnanswered, Type: "RDS", Since: lately()}),
+		where("looking", distribution.StateBehind, distribution.Reason{Cause: distribution.CauseUnanswered, Type: "CDS", Names: []string{"outbound|80||a"}}),
 		where("slow", distribution.StateBehind, distribution.Reason{Cause: distribution.CauseWaits, Type: "LDS", Names: []string{"outbound|80||a"}}),
 		where("old", distribution.StateRefused, distribution.Reason{Cause: distribution.CauseRefused, Type: "LDS", Names: []string{"l1"}, Text: "no such extension"}),
 		where("cut-off", distribution.StateDisconnected, distribution.Reason{Cause: distribution.CauseDisconnected, Since: lately()}))
@@ -130,10 +131,11 @@ func TestExplain(t *testing.T) {
   ack          6.0 ms                  ████████████████████████  last proxy answered
   total       10.0 ms  0 resources changed, 0 bytes
 
-distributed to 1 of 4 proxies (25 %); 1 refused it, 2 behind, 1 disconnected without it, 1 not concerned
+distributed to 1 of 5 proxies (20 %); 1 refused it, 3 behind, 1 disconnected without it, 1 not concerned
 
 PROXY         STATE         WHY
 old.shop      refused       refused LDS l1: no such extension
+looking.shop  behind        has not answered CDS: it may be waiting for DNS, for the addresses of outbound|80||a
 slow.shop     behind        LDS waits for endpoints of outbound|80||a
 stopped.shop  behind        has not answered RDS for 2m30s
 cut-off.shop  disconnected  disconnected for 2m30s

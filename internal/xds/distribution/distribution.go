@@ -127,7 +127,7 @@ type Reason struct {
 	Cause Cause     `json:"cause"`
 	Type  string    `json:"type,omitempty"`  // short name of the resource type: "CDS"
 	Since time.Time `json:"since,omitzero"`  // of unanswered, unread, waits and disconnected
-	Names []string  `json:"names,omitempty"` // refused: the resource; waits: clusters whose endpoints are missing
+	Names []string  `json:"names,omitempty"` // refused: the resource; waits: clusters whose endpoints are missing; unanswered: clusters whose DNS names the proxy may wait for
 	Text  string    `json:"text,omitempty"`  // refused: the proxy's message; waits: what it waits for
 }
 

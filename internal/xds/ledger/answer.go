@@ -31,13 +31,12 @@ func (l *Ledger) HandleRenamed(r *Request, rename func(*Request) (names, bytes i
 	}
 	w := &l.watches[k]
 	nonce := parseNonce(r.Nonce)
-	if f := w.flight; f != nil && nonce == w.nonce {
-		since := l.newest()
-		if r.Error != nil {
-			since = min(since, l.completeUpTo(k, false))
-		}
-		w.flight = nil
-		l.prefetch.dropUnrequested(k)
+	since := l.newest()
+	if r.Error != nil {
+		since = min(since, l.completeUpTo(k, false))
+	}
+	if f := l.takeAnswered(k, nonce); f != nil {
+		l.prefetch.dropUnrequested(k, f)
 		if r.Error == nil {
 			l.accept(k, f)
 		} else {
@@ -88,6 +87,9 @@ func (l *Ledger) accept(k kind, f *flight) {
 		w.held = nil
 	default:
 		for e := range f.entries() {
+			if now := l.lookup(w.typ, e.Name); w.flight != nil && now != nil && w.holds(now) {
+				continue // a later response may omit what was refused before this one
+			}
 			delete(w.held, e.Name)
 		}
 	}
@@ -122,6 +124,7 @@ func (s Span) Joined(with Span) Span {
 // Settle returns the newest revision up to which everything that concerns the stream is ACKed or
 // held, and the revisions that NACKs since the last call may be about. The former never decreases.
 func (l *Ledger) Settle() (rev model.Revision, refused Span) {
+	defer l.countProcessed()()
 	floor, heldUp := l.newest(), l.onlyHeldRemain()
 	for k := range kinds {
 		if l.off(k) || defect.EarlyACK.On() {
@@ -191,7 +194,7 @@ func (st *streamState) changesCompleteUpTo(k kind) model.Revision {
 	if !w.on {
 		return always
 	}
-	if w.toSend != nil || len(w.groups) > 0 || w.flight != nil && w.flight.explicit || k == vhds && st.toLoad != nil {
+	if w.toSend != nil || len(w.groups) > 0 || w.explicit() || k == vhds && st.toLoad != nil {
 		floor = max(w.pendingSince, 1) - 1
 	}
 	for i, s := range st.states {
@@ -219,7 +222,10 @@ func (w *watch) removalsCompleteUpTo(states *[MaxTables]*table.State) model.Revi
 
 // acked returns the cursor of what the proxy is known to have accepted.
 func (w *watch) acked(i int) cursor {
-	if w.flight != nil {
+	switch {
+	case w.earlier != nil:
+		return w.earlier.from[i]
+	case w.flight != nil:
 		return w.flight.from[i]
 	}
 	return w.at[i]

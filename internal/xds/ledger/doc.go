@@ -15,15 +15,15 @@
 //
 // What has to wait is decided in ordering.go (clusters before routes, and back), prefetch.go
 // (endpoints before they are requested), scopes.go (SRDS) and vhds.go (VHDS). Each is a struct with the
-// state of its waits. They share the subscriptions and cursors in state.go and watch.go. Types and
+// state of its waits. delayed.go ends the waits for an ACK that Envoy holds back. They share the subscriptions and cursors in state.go and watch.go. Types and
 // their relations are rows of resource.Types. The other files are variants: sotw.go, reconnect.go (what
 // a proxy has from an earlier stream) and rebind.go (other tables). nackmessage.go finds the refused
 // resources in Envoy's message. Reports are in status.go, and bounds in limits.go.
 //
 // Invariants, each with a transcript in testdata:
 //
-//  1. At most one response of each type is in flight. A resource that changes several times
-//     meanwhile is sent once, in its newest form.
+//  1. At most one response of each type is in flight, besides clusters whose ACK is late (13). A
+//     resource that changes several times meanwhile is sent once, in its newest form.
 //  2. Make before break. A listener, route configuration or virtual host is sent once the
 //     clusters that were added before it are ACKed and their endpoints are sent: a proxy
 //     processes the responses of a stream in order. Clusters are removed once the listeners
@@ -48,11 +48,15 @@
 //  9. State-of-the-world responses contain all clusters and listeners, and other types by name.
 //     The version is a hash of the content.
 //  10. Settled is the newest revision up to which everything that concerns the stream is ACKed or
-//     held back.
+//     held back. Clusters whose ACK is late count once the proxy answered a later response.
 //  11. A listener that uses scopes is sent once the scopes are ACKed and the virtual hosts of
 //     their route configurations are sent. The listener that requests scopes goes first, as
 //     Envoy makes it wait. Scopes, and routes that a listener used, are removed once all
 //     listeners are ACKed and have their routes.
 //  12. Secrets and their removals wait for nothing. Envoy ACKs a cluster when it has the cluster's
 //     secrets, or knows that they do not exist, and keeps secrets that it has.
+//  13. Envoy may hold back the ACK of clusters for long, for example until a DNS name is resolved.
+//     When the server reports that an ACK is late, further clusters are sent. What waits for the
+//     late ones is sent, once the endpoints of those that are new are requested and sent. Each
+//     response is answered by its own nonce, in the order of responses.
 package ledger

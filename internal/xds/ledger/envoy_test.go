@@ -35,6 +35,10 @@ type envoy struct {
 	late  bool
 	later map[string]bool
 
+	// resolving: some cluster's name is not resolved yet. Meanwhile answers about clusters are withheld.
+	resolving bool
+	withheld  []Request
+
 	sotw    *translator // nil: delta
 	started [kinds]bool
 	out     []Request // requests that the server has not read
@@ -85,7 +89,7 @@ func slices2(names ...string) (out [][]byte) {
 // dropped, which misleads if the stream breaks right after it received the same one again. And
 // Envoy does not report which of its clusters wait for endpoints.
 func (e *envoy) connect() {
-	e.out = nil
+	e.out, e.resolving, e.withheld = nil, false, nil
 	if e.started[eds] { // it requests all now
 		clear(e.later)
 	}
@@ -141,6 +145,30 @@ func (e *envoy) edsNames() (out []string) {
 	return out
 }
 
+// resolve ends the wait for names, and gives the answers that were withheld. On a state-of-the-world stream that is one, to
+// the last response, with the last error.
+func (e *envoy) resolve() {
+	list := e.withheld
+	e.resolving, e.withheld = false, nil
+	if e.sotw != nil && len(list) > 0 {
+		last := list[len(list)-1]
+		for _, a := range list {
+			if last.Error == nil || a.Error != nil {
+				last.Error = a.Error
+			}
+		}
+		list = []Request{last}
+	}
+	for _, a := range list {
+		e.request(cds, a)
+	}
+}
+
+// refuses reports whether a NACK is withheld, or was, and is under way.
+func (e *envoy) refuses() bool {
+	return slices.ContainsFunc(slices.Concat(e.withheld, e.out), func(r Request) bool { return r.Error != nil })
+}
+
 func kindOfType(t resource.Type) kind {
 	for k, u := range urls {
 		if u == t.URL() {
@@ -175,6 +203,11 @@ func (e *envoy) take(r Response) {
 	answer := Request{Nonce: []byte(strconv.FormatUint(r.Nonce, 10))}
 	before := len(e.out)
 	answer.Error = e.apply(k, entries, r.Removed)
+	e.resolving = e.resolving || k == cds && e.r.IntN(4) == 0
+	if k == cds && e.resolving {
+		e.withheld = append(e.withheld, answer)
+		return
+	}
 	e.request(k, answer)
 	if e.r.IntN(2) == 0 { // subscriptions may precede the answer
 		last := len(e.out) - 1

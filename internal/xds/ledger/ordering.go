@@ -65,7 +65,7 @@ func (l *Ledger) mustStay(k kind, name string, rev, removable model.Revision) bo
 		return l.lookup(l.strategy.Routes, table.RouteConfigOf(name)) == nil
 	case eds:
 		c := l.lookup(resource.Cluster, name)
-		if f := l.watches[cds].flight; c == nil && f != nil && l.removable(cds) == always && f.sends(name) {
+		if c == nil && l.removable(cds) == always && l.watches[cds].unansweredSends(name) {
 			return false // nothing refers to the cluster, and it may wait for endpoints, which delays the ACK of all clusters
 		}
 		return c == nil || exceeds(c.Revision, l.changesCompleteUpTo(cds))
@@ -111,32 +111,35 @@ func (o *ordering) limit() model.Revision {
 	if !c.on || !c.wildcard {
 		return always
 	}
-	if c.toSend != nil || len(c.groups) > 0 || c.flight != nil && c.flight.explicit || o.awaited != nil || o.endpointsUnknown {
+	if c.toSend != nil || len(c.groups) > 0 || o.awaitsNamed() || o.awaited != nil || o.endpointsUnknown {
 		return 0
 	}
 	return o.openUpTo()
 }
 
 // advance moves the ordering up to the clusters that are ACKed and whose endpoints are sent. A proxy
-// processes the responses of a stream in order. With a trusted prefetch, clusters in flight count
-// like ACKed ones.
+// processes the responses of a stream in order. With a trusted prefetch, or if their answer is late,
+// clusters in flight count like ACKed ones.
 func (o *ordering) advance(trusted bool) {
 	c := &o.watches[cds]
 	if !c.on || !c.wildcard || len(c.groups) > 0 {
 		return
 	}
 	for i := range o.states {
-		upto := c.acked(i).add
-		if trusted && c.flight != nil && !c.flight.explicit {
-			upto = c.at[i].add
-		}
+		upto := o.processed(i, trusted)
 		if upto > o.open[i] && (o.states[i].LastAdded(resource.Cluster) <= o.open[i] || o.endpointsSent(i, upto)) {
 			o.open[i] = upto
 		}
 	}
-	if o.awaited != nil && c.toSend == nil && (c.flight == nil || !c.flight.explicit) && o.endpointsSent(awaitedClusters, 1) {
+	if o.awaited != nil && c.toSend == nil && !o.awaitsNamed() && o.endpointsSent(awaitedClusters, 1) {
 		o.awaited = nil
 	}
+}
+
+// awaitsNamed reports whether clusters that were sent by name are not answered yet, and their answer is not late.
+func (o *ordering) awaitsNamed() bool {
+	c := &o.watches[cds]
+	return o.waitsForAnswer(c) && c.flight.explicit
 }
 
 // waitFor makes listeners and routes wait for the endpoints of clusters.
@@ -225,7 +228,7 @@ func (o *ordering) openUpTo() model.Revision {
 func (o *ordering) stopWaiting() {
 	o.awaited, o.endpointsUnknown = nil, false
 	for i := range o.states {
-		o.open[i] = max(o.open[i], o.watches[cds].acked(i).add)
+		o.open[i] = max(o.open[i], o.processed(i, false))
 	}
 }
 

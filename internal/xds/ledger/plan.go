@@ -214,18 +214,20 @@ func (p *plan) namesToSend() {
 // the others. Such a cluster is in flight, and the proxy did not have it before. Envoy ACKs no cluster meanwhile. Nothing
 // refers to the cluster yet, unless the proxy has refused something and keeps an old form of it.
 func (p *plan) endWarming(gone []string) []string {
-	l, f := p.l, p.l.watches[cds].flight
-	if f == nil || l.refused > 0 || len(gone) == 0 {
+	l := p.l
+	if l.watches[cds].flight == nil || l.refused > 0 || len(gone) == 0 {
 		return gone
 	}
 	missing, warms := among(gone), map[string]bool{}
-	for i, part := range f.parts[:MaxTables] {
-		if part == nil {
-			continue
-		}
-		for _, c := range part.Entries {
-			if missing(c.Name) && !l.changed.Has(c.Name) {
-				warms[c.Name] = warms[c.Name] || f.explicit && l.newClusters.Has(c.Name) || !f.explicit && !l.prefetch.sentBefore(c, i, f)
+	for f := range l.watches[cds].unanswered() {
+		for i, part := range f.parts[:MaxTables] {
+			if part == nil {
+				continue
+			}
+			for _, c := range part.Entries {
+				if missing(c.Name) && !l.changed.Has(c.Name) {
+					warms[c.Name] = warms[c.Name] || f.explicit && l.newClusters.Has(c.Name) || !f.explicit && !l.prefetch.sentBefore(c, i, f)
+				}
 			}
 		}
 	}

@@ -88,15 +88,20 @@ func (a *endpointPrefetch) forget(list [][]byte) {
 }
 
 // dropUnrequested cancels the prefetched endpoints that were not requested before an answer came:
-// the ACK of the clusters, or of the endpoints, which does not cover those still in toSend.
-func (a *endpointPrefetch) dropUnrequested(answer kind) {
+// the ACK of the clusters, which does not cover those of later responses, or of the endpoints, which does not cover those
+// still in toSend.
+func (a *endpointPrefetch) dropUnrequested(answer kind, f *flight) {
 	if answer == cds {
 		a.newClusters = nil
 	}
 	e := &a.watches[eds]
 	lost := a.names
-	if answer == eds {
+	switch {
+	case lost == nil:
+	case answer == eds:
 		lost = a.pool.Minus(lost, e.toSend)
+	case answer == cds && a.watches[cds].flight != nil:
+		lost = a.pool.Minus(lost, a.pool.Without(lost, names.Strings(f.names())))
 	}
 	if lost == nil || answer != cds && answer != eds {
 		return

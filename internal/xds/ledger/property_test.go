@@ -111,6 +111,12 @@ func (x *run) step() {
 		x.deliver()
 	case n < 80 && len(x.wire) > 0:
 		x.receive()
+	case n < 82:
+		x.envoy.resolve()
+	case n < 84:
+		x.note("late")
+		x.ledger.Overdue(resource.Cluster)
+		x.next()
 	case n < 94:
 		w := x.outbound[x.r.IntN(2)]
 		if x.r.IntN(10) == 0 {
@@ -188,6 +194,7 @@ func (x *run) receive() {
 func (x *run) busy() bool {
 	if len(x.wire)+len(x.envoy.out) == 0 {
 		x.envoy.look()
+		x.envoy.resolve()
 	}
 	return len(x.wire)+len(x.envoy.out) > 0
 }

@@ -45,10 +45,7 @@ func (l *Ledger) rebindWatch(k kind, i int, old *table.State, was carriage) {
 	w.toSend = l.pool.Union(w.toSend, d.toSend)
 	w.toRemove = l.pool.Union(w.toRemove, d.toRemove)
 	w.at[i] = upTo(s)
-	if w.flight != nil {
-		w.flight = w.flight.own()
-		w.flight.from[i], w.flight.explicit = w.at[i], true
-	}
+	w.restart(i)
 	if !w.idle() {
 		w.notePending(1) // revisions of the old table do not apply to its remains
 	}

@@ -82,7 +82,7 @@ func (x *run) requireSameAsTables() {
 			x.fail("cluster " + n + " waits for endpoints forever")
 		}
 	}
-	if rev, _ := x.ledger.Settle(); rev != x.ledger.newest() {
+	if rev, _ := x.ledger.Settle(); rev < x.ledger.newest() { // it may be newer: other tables had it
 		x.fail(fmt.Sprintf("settled %d of %d", rev, x.ledger.newest()))
 	}
 }

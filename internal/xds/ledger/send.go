@@ -31,7 +31,7 @@ func (l *Ledger) Next(out []Response) []Response {
 				l.ordering.advance(l.prefetch.trusted)
 				l.scopes.advance()
 			}
-			if l.off(k) || l.watches[k].flight != nil {
+			if l.off(k) || l.waitsForAnswer(&l.watches[k]) {
 				continue
 			}
 			var m bool
@@ -50,11 +50,10 @@ func (l *Ledger) send(p *plan, out []Response) []Response {
 	w := p.w
 	whole := w.nonce == 0 || l.fullState(w)
 	l.nonce++
-	w.nonce = l.nonce
 	f := flight{from: w.at, parts: p.parts, removed: p.removed, explicit: p.explicit}
 	w.at, w.toSend, w.toRemove, w.firstPending = p.at, p.toSend, p.toRemove, false
 	l.afterSend(&f, p)
-	w.flight = f.shared()
+	w.launch(f.shared(), l.nonce)
 	return append(out, Response{
 		Type: w.typ, Nonce: l.nonce, Parts: p.parts, Removed: p.removed, Version: w.version, Newest: l.newest(), Whole: whole,
 	})

@@ -157,10 +157,7 @@ func (l *Ledger) rebindWhole(k kind, i int) {
 	}
 	w.toRemove = l.pool.With(w.toRemove, names.Strings(gone))
 	w.at[i], w.firstPending = fromStart(s), true
-	if w.flight != nil {
-		w.flight = w.flight.own()
-		w.flight.from[i], w.flight.explicit = w.at[i], true
-	}
+	w.restart(i)
 	l.reorder(k, i)
 	w.notePending(1)
 }

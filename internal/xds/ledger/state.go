@@ -38,7 +38,10 @@ type streamState struct {
 	// changed are clusters whose endpoints are in EDS's toSend again, because the proxy was sent another form of them.
 	changed *names.Set
 	refused uint64 // NACKs ever
-	err     error
+	// overdue is the nonce of the newest response with clusters whose answer is late, and answered the newest nonce of any
+	// type that was answered.
+	overdue, answered uint64
+	err               error
 
 	// Names that the proxy listed on reconnecting, and those of them that no table has. They are
 	// looked up only once there are too many.

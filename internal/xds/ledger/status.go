@@ -36,6 +36,7 @@ func (st *streamState) Status(t resource.Type, name string) ResourceStatus {
 	if e != nil && !st.carries(k, e) {
 		return NotSubscribed
 	}
+	defer st.countProcessedOf(k, e)()
 	switch {
 	case st.heldOf(w, e) != nil:
 		return Refused
@@ -43,7 +44,7 @@ func (st *streamState) Status(t resource.Type, name string) ResourceStatus {
 		return Unsent
 	case w.toRemove.Has(name) && (e == nil || !st.fullState(w)): // one that exists again is sent by name, unless responses are complete
 		return Unsent
-	case w.flight != nil && w.flight.explicit && w.flight.has(name):
+	case w.explicitHas(name):
 		return Unanswered
 	case e == nil:
 		return st.statusOfRemoved(w, name)
@@ -135,11 +136,11 @@ func (st *streamState) HasSince(t resource.Type, name string, rev model.Revision
 		return true
 	}
 	w := &st.watches[k]
+	defer st.countProcessedOf(k, st.lookup(t, name))()
 	if h := w.held[name]; h != nil && h.since < rev {
 		return false
 	}
-	if w.firstPending || w.toSend.Has(name) || w.inGroups(name) || !st.subscribes(k, name) || w.toRemove.Has(name) && !st.fullState(w) ||
-		w.flight != nil && w.flight.explicit && w.flight.has(name) {
+	if w.firstPending || w.toSend.Has(name) || w.inGroups(name) || !st.subscribes(k, name) || w.toRemove.Has(name) && !st.fullState(w) || w.explicitHas(name) {
 		return false
 	}
 	for i, s := range st.states {

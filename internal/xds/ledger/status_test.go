@@ -17,6 +17,7 @@ func (x *run) requireStatuses(quiet bool) {
 					continue // the entry of the other table counts
 				}
 				switch status := l.Status(t, entry.Name); {
+				case t == resource.Cluster && e.refuses(): // the answer comes late
 				case status == Has && has(entry.Name) != entry.Version:
 					x.fail(fmt.Sprintf("%s %s: its status is that it has %s, and it has %q", t, entry.Name, entry.Version, has(entry.Name)))
 				case (status == Has) != l.HasSince(t, entry.Name, entry.Revision) && status != Refused && status != NotSubscribed:

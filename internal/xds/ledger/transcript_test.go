@@ -30,6 +30,7 @@ var update = flag.Bool("update", false, "write the results to testdata")
 //	                                 name=<content> is an entry of initial_resource_versions (a comma in <content> is a
 //	                                 space), a bare name one of resource_names; ~ in a message is a space
 //	ack                              every response that is not answered
+//	late <type>                      the answer to the newest response is late
 //	bind <table> <table>
 //
 // The output is what is sent, as <type> <nonce>: <name>=<content>, and what is settled.
@@ -103,6 +104,8 @@ func (p *player) run(command string) string {
 			p.ledger.Handle(&Request{TypeURL: []byte(r.Type.URL()), Nonce: fmt.Append(nil, r.Nonce)})
 		}
 		p.open = nil
+	case "late":
+		p.ledger.Overdue(typeNames[f[1]])
 	case "again":
 		p.ledger.Retry(typeNames[f[1]], true, 9, func(message string) bool { return message == f[2] })
 	case "bind":

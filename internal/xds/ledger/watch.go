@@ -43,9 +43,10 @@ type watch struct {
 	wildcard     bool // the proxy subscribes to everything
 	firstPending bool // the first response is to be sent, even if it is empty
 
-	flight *flight    // nil: no response is unanswered
-	nonce  uint64     // of the last response
-	names  *names.Set // named subscriptions
+	flight  *flight     // nil: no response is unanswered
+	nonce   uint64      // of the last response
+	earlier *unanswered // the oldest of the responses before flight that are not answered either; nil: none
+	names   *names.Set  // named subscriptions
 
 	// toSend and toRemove are sent whatever the cursors are. Names are looked up when they are
 	// sent: a name of toSend that does not exist moves to toRemove, and is answered by a removal
@@ -90,7 +91,7 @@ func (w *watch) holds(e *table.Entry) bool {
 
 // idle reports whether nothing is pending or in flight besides what the cursors describe.
 func (w *watch) idle() bool {
-	return w.toSend == nil && w.toRemove == nil && len(w.groups) == 0 && (w.flight == nil || !w.flight.explicit)
+	return w.toSend == nil && w.toRemove == nil && len(w.groups) == 0 && !w.explicit()
 }
 
 // notePending records that something is to be sent since a revision.

@@ -42,6 +42,29 @@ func (e *Encoded) DeltaField() []byte { return e.delta }
 // Any returns the encoded google.protobuf.Any. Callers must not change it.
 func (e *Encoded) Any() []byte { return e.any }
 
+// clusterType is the field Cluster.cluster_type, and its field name.
+const (
+	clusterType     = 38
+	clusterTypeName = 1
+	// DNSClusterType is the type of clusters whose endpoints are the addresses of DNS names.
+	DNSClusterType = "envoy.clusters.dns"
+)
+
+// IsResolved reports whether a cluster's endpoints are the addresses of DNS names.
+func (e *Encoded) IsResolved() bool {
+	found := false
+	_ = wire.Fields(e.Value(), func(num protowire.Number, v []byte) error {
+		if num != clusterType {
+			return nil
+		}
+		return wire.Fields(v, func(num protowire.Number, v []byte) error {
+			found = found || num == clusterTypeName && string(v) == DNSClusterType
+			return nil
+		})
+	})
+	return found
+}
+
 // Value returns the encoded message without its Any. Callers must not change it.
 func (e *Encoded) Value() []byte {
 	b := e.any

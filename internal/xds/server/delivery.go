@@ -7,16 +7,18 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// unacked is a response that is not answered.
+// unacked is a response that is not answered, or several of one type.
 type unacked struct {
 	bytes int
-	since time.Time
+	since time.Time // when the first was sent
+	last  time.Time // when the last was sent
 }
 
 // delivery sends the responses of a stream. Its fields are guarded by the stream's lock.
 //
 // A message that could block is left to a goroutine, which ends when the backlog is empty or the
-// stream ends. Later messages queue up behind it, at most one for each type.
+// stream ends. Later messages queue up behind it, at most one for each type: further clusters wait until the proxy has read those
+// before.
 type delivery struct {
 	*stream
 	unanswered uint16                     // bits: the types of which a response is unanswered
@@ -58,7 +60,7 @@ func (d *delivery) send(responses []ledger.Response, now time.Time) {
 func (d *delivery) clearAnswered() {
 	for t := range resource.NumTypes {
 		if d.unanswered&(1<<t) != 0 && !d.ledger.InFlight(t) {
-			d.unanswered &^= 1 << t
+			d.setAnswered(t)
 		}
 	}
 }
@@ -66,8 +68,30 @@ func (d *delivery) clearAnswered() {
 // sent records a response that is going to be sent.
 func (d *delivery) sent(r *ledger.Response, bytes int, now time.Time) {
 	d.server.opts.Meter.Pushed(r.Type, bytes, r.Whole)
-	d.unacked[r.Type], d.unanswered = unacked{bytes: bytes, since: now}, d.unanswered|1<<r.Type
+	u := d.inFlight(r.Type)
+	if u.since.IsZero() {
+		u.since = now
+		d.setUnanswered(r.Type)
+	}
+	u.bytes, u.last = u.bytes+bytes, now
+	d.unacked[r.Type] = u
 	d.pending.newest = max(d.pending.newest, r.Newest)
+}
+
+// setUnanswered records that a response of a type is unanswered. The server counts the streams with unanswered clusters.
+func (d *delivery) setUnanswered(t resource.Type) {
+	d.unanswered |= 1 << t
+	if t == resource.Cluster {
+		d.server.clustersUnanswered.Add(1)
+	}
+}
+
+// setAnswered records that no response of a type is unanswered.
+func (d *delivery) setAnswered(t resource.Type) {
+	if t == resource.Cluster && d.unanswered&(1<<t) != 0 {
+		d.server.clustersUnanswered.Add(-1)
+	}
+	d.unanswered &^= 1 << t
 }
 
 // meter reports how long a write took, for the types of its responses.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"slices"
+	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
@@ -253,6 +254,18 @@ func (st *stream) reasons(of [resource.NumTypes]ledger.ResourceStatus) []distrib
 // missing bounds how many clusters a reason names.
 const missing = 3
 
+// unresolved returns clusters that the proxy may hold back its answer for: it resolves their names.
+func (st *stream) unresolved() (out []string) {
+	for e := range st.ledger.Unanswered(resource.Cluster) {
+		if e.Resource().IsResolved() && !slices.Contains(out, e.Name) {
+			if out = append(out, e.Name); len(out) == missing {
+				break
+			}
+		}
+	}
+	return out
+}
+
 func (st *stream) reason(t *ledger.TypeState) distribution.Reason {
 	r := distribution.Reason{Cause: distribution.CauseUnsent, Type: t.Type.String()}
 	switch {
@@ -260,6 +273,9 @@ func (st *stream) reason(t *ledger.TypeState) distribution.Reason {
 		r.Cause, r.Since = distribution.CauseUnread, st.delivery.inFlight(t.Type).since
 	case t.InFlight:
 		r.Cause, r.Since = distribution.CauseUnanswered, st.delivery.inFlight(t.Type).since
+		if t.Type == resource.Cluster && time.Since(r.Since) >= answerTimeout {
+			r.Names = st.unresolved()
+		}
 	case t.Waiting != "":
 		r.Cause, r.Since, r.Text = distribution.CauseWaits, st.wait, t.Waiting
 		if t.Type != resource.Cluster {

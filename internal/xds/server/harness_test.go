@@ -131,6 +131,12 @@ func edsCluster(name, variant string) table.Update {
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}})
 }
 
+// resolvedCluster is a cluster whose endpoints are the addresses of a DNS name.
+func resolvedCluster(name, variant string) table.Update {
+	return encode(resource.Cluster, name, &clusterv3.Cluster{Name: name, AltStatName: variant,
+		ClusterDiscoveryType: &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{Name: resource.DNSClusterType}}})
+}
+
 // endpoints are those of a cluster. The part of its name after the last "|" is their host.
 func endpoints(cluster, variant string) table.Update {
 	return encodeEndpoints(cluster, &endpointv3.LocalityLbEndpoints{Locality: &corev3.Locality{Zone: variant}})

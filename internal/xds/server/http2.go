@@ -59,7 +59,7 @@ func toHTTP2(s *status.Status) *http2.Status {
 }
 
 // http2Transport queues what the peer does not accept. A stream has at most one response of each
-// type in flight, which bounds the queue. The parts of responses are shared.
+// type in flight that the peer has not read, which bounds the queue. The parts of responses are shared.
 type http2Transport struct{ stream *http2.Stream }
 
 func (t http2Transport) send(messages []message) (kept bool, err error) {

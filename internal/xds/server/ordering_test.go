@@ -9,6 +9,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
+	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 	"github.com/moonsail/moonsail/test/await"
@@ -181,6 +182,43 @@ func TestWatchdogWaitsForEndpointsInFlight(t *testing.T) {
 		c.take(resource.Endpoints, "c2")
 		c.take(resource.Listener, "l2")
 		h.becomes(rev, "app-1", distribution.StateACKed)
+	})
+}
+
+// TestLateAnswersDelayNothing: a proxy waits for the addresses of a name, and holds back its answer about clusters. After
+// answerTimeout it receives others, and what needs them. Reports tell what it waits for.
+func TestLateAnswersDelayNothing(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		st := h.server.streams.all()[0]
+		unresolved := h.commit(resolvedCluster("dns", "1"))
+		first := c.expect(resource.Cluster, "dns")
+		rev := h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"))
+		st.checkAfter(answerTimeout)
+		second := c.expect(resource.Cluster, "c2")
+		ends := c.expect(resource.Endpoints, "c2")
+		c.subscribe(resource.Endpoints, "c2")
+		l := c.expect(resource.Listener, "l2")
+		st.checkAfter(2 * answerTimeout)
+		c.ack(ends)
+		c.ack(l)
+		h.eventually("both revisions are settled", func() bool {
+			return h.observer.outcomes(unresolved)[distribution.ACKed] == 1 && h.observer.outcomes(rev)[distribution.ACKed] == 1
+		})
+		h.becomes(rev, "app-1", distribution.StateACKed)
+		h.becomes(unresolved, "app-1", distribution.StateBehind)
+		st.mu.Lock()
+		reasons := st.reasons([resource.NumTypes]ledger.ResourceStatus{resource.Cluster: ledger.Unanswered})
+		require.Equal(t, []string{"dns"}, st.unresolved())
+		st.mu.Unlock()
+		require.Len(t, reasons, 1)
+		require.Equal(t, distribution.CauseUnanswered, reasons[0].Cause)
+
+		c.ack(first)
+		c.ack(second)
+		h.becomes(unresolved, "app-1", distribution.StateACKed)
+		require.Empty(t, st.unresolved())
 	})
 }
 

@@ -46,6 +46,8 @@ type Server struct {
 	refused      *refusedLog
 	turn         atomic.Uint64 // number of the next sender
 
+	clustersUnanswered atomic.Int64 // streams whose clusters are not answered
+
 	publishing sync.Mutex // guards concerned
 	concerned  []*stream  // streams of the change that is being published
 }

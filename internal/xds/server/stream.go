@@ -8,6 +8,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
+	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -229,6 +230,7 @@ func (st *stream) leave() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.closed = true
+	st.delivery.setAnswered(resource.Cluster)
 	if !st.asked && !st.proxy.Extensions { // agents send no requests to workloads
 		st.server.disconnected.add(st, time.Now())
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
+	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
 // SetEndpointsName sets the name by which a cluster requests its endpoints.
@@ -27,7 +28,7 @@ const dnsRefresh = time.Minute
 // deprecated fields of Cluster.
 func dnsType(v *ir.Cluster, logical bool) *clusterv3.Cluster_ClusterType {
 	return &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
-		Name: "envoy.clusters.dns",
+		Name: resource.DNSClusterType,
 		TypedConfig: envoyproto.MustPack(&dnsv3.DnsCluster{
 			DnsRefreshRate:               durationpb.New(cmp.Or(v.DNSRefresh, dnsRefresh)),
 			RespectDnsTtl:                true,
