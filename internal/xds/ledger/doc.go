@@ -27,8 +27,8 @@
 //  2. Make before break. A listener, route configuration or virtual host is sent once the
 //     clusters that were added before it are ACKed and their endpoints are sent: a proxy
 //     processes the responses of a stream in order. Clusters are removed once the listeners
-//     and routes of that revision are ACKed. Endpoints never wait: those of a new cluster
-//     follow it before they are requested. If the proxy is known to use them, listeners and
+//     and routes of that revision are ACKed. Endpoints of a new cluster follow it before they are
+//     requested. If the proxy is known to use them, listeners and
 //     routes follow them at once, so that a new service takes one round trip.
 //  3. A refused resource is held back until it differs, or Retry sends it again. The other
 //     resources of its response are sent again without it. If Envoy's message does not name
@@ -59,4 +59,6 @@
 //     When the server reports that an ACK is late, further clusters are sent. What waits for the
 //     late ones is sent, once the endpoints of those that are new are requested and sent. Each
 //     response is answered by its own nonce, in the order of responses.
+//  14. Endpoints of a cluster that the proxy has follow the cluster's own change of the same or an
+//     older revision, unless the proxy waits for them. They wait for nothing else.
 package ledger

@@ -73,6 +73,26 @@ func (l *Ledger) mustStay(k kind, name string, rev, removable model.Revision) bo
 	return true
 }
 
+// changesClusters reports whether clusters are to be sent.
+func (st *streamState) changesClusters() bool {
+	c := &st.watches[cds]
+	return c.on && (c.toSend != nil || len(c.groups) > 0 || !st.upToDate(c))
+}
+
+// changesCluster reports whether a cluster is to be sent that the proxy has, as far as it subscribes to its endpoints.
+func (st *streamState) changesCluster(name string) bool {
+	c := &st.watches[cds]
+	if !c.on || c.toSend.Has(name) || c.inGroups(name) {
+		return c.on
+	}
+	for i, s := range st.states {
+		if e := s.Get(resource.Cluster, name); e != nil && e.Revision > c.at[i].add {
+			return st.subscribes(cds, name) && st.carries(cds, e)
+		}
+	}
+	return false
+}
+
 // ordering is the state of make-before-break: which clusters listeners and routes still wait for.
 type ordering struct {
 	*streamState

@@ -120,6 +120,7 @@ func (p *plan) all() {
 	p.changes()
 	p.removals()
 	p.namesToSend()
+	p.postponeEndpoints()
 	p.namesToRemove()
 	if p.k == vhds && p.limit == always {
 		p.loadVirtualHosts()
@@ -239,6 +240,36 @@ func (p *plan) endWarming(gone []string) []string {
 	})
 }
 
+// postponeEndpoints moves the endpoints of clusters whose change is not sent yet to toSend. The proxy's form of the cluster may
+// not be able to connect to them. Endpoints that the proxy waits for are not postponed: it may not answer without them, and the
+// change may wait for its answer.
+func (p *plan) postponeEndpoints() {
+	l := p.l
+	if p.k != eds {
+		return
+	}
+	var later []string
+	for i, b := range p.parts {
+		if b == nil || !l.changesClusters() {
+			continue
+		}
+		var now []*table.Entry
+		for _, e := range b.Entries {
+			if p.w.toSend.Has(e.Name) && !l.postponed.Has(e.Name) || !l.changesCluster(e.Name) {
+				now = append(now, e)
+				continue
+			}
+			later = append(later, e.Name)
+			p.w.notePending(e.Revision)
+		}
+		if len(now) < len(b.Entries) {
+			p.parts[i] = nonEmpty(table.NewBatch(now))
+		}
+	}
+	l.postponed = l.pool.Of(later...)
+	p.toSend = l.pool.Union(p.toSend, l.postponed)
+}
+
 // named returns the entries with the given names. Every name was selected individually.
 func (p *plan) named(s *table.State, set *names.Set) *table.Batch {
 	if p.k != vhds {
@@ -279,19 +310,22 @@ func (p *plan) group() {
 	l, w := p.l, p.w
 	p.explicit = true
 	var entries []*table.Entry
-	var gone, wait []string
+	var gone, wait, endpoints []string
 	for _, n := range w.groups[0] {
 		switch e := l.lookup(w.typ, n); {
 		case e == nil:
 			gone = append(gone, n)
 		case e.Revision > p.limit:
 			wait = append(wait, n)
+		case p.k == eds && l.changesCluster(n):
+			endpoints = append(endpoints, n)
 		case !w.holds(e):
 			entries = append(entries, e)
 		}
 	}
 	p.toRemove = l.pool.With(p.toRemove, names.Strings(gone))
-	p.toSend = l.pool.With(p.toSend, names.Strings(wait))
+	p.toSend = l.pool.With(l.pool.With(p.toSend, names.Strings(wait)), names.Strings(endpoints))
+	l.postponed = l.pool.With(l.postponed, names.Strings(endpoints))
 	p.parts[0] = nonEmpty(table.NewBatch(entries))
 	if l.protocol == Sotw {
 		w.version = contentVersion(p.parts)

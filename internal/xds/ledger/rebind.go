@@ -42,6 +42,9 @@ func (l *Ledger) rebindWatch(k kind, i int, old *table.State, was carriage) {
 		return
 	}
 	d := l.difference(k, i, old, was)
+	if k == eds {
+		l.postponed = l.pool.Union(l.postponed, l.pool.Minus(d.toSend, w.toSend))
+	}
 	w.toSend = l.pool.Union(w.toSend, d.toSend)
 	w.toRemove = l.pool.Union(w.toRemove, d.toRemove)
 	w.at[i] = upTo(s)

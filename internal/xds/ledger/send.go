@@ -200,6 +200,7 @@ func (l *Ledger) clustersSent(f *flight) {
 	if len(again) > 0 {
 		e.toSend = l.pool.With(e.toSend, names.Strings(again))
 		l.changed = l.pool.With(l.changed, names.Strings(again))
+		l.postponed = l.pool.Without(l.postponed, names.Strings(again))
 		e.notePending(l.newest())
 	}
 	if len(all) > 0 {

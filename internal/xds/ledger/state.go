@@ -37,7 +37,9 @@ type streamState struct {
 	newClusters *names.Set
 	// changed are clusters whose endpoints are in EDS's toSend again, because the proxy was sent another form of them.
 	changed *names.Set
-	refused uint64 // NACKs ever
+	// postponed are names of EDS's toSend that the proxy has an older form of, and that follow a change of their cluster.
+	postponed *names.Set
+	refused   uint64 // NACKs ever
 	// overdue is the nonce of the newest response with clusters whose answer is late, and answered the newest nonce of any
 	// type that was answered.
 	overdue, answered uint64

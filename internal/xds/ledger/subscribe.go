@@ -92,7 +92,10 @@ func (l *Ledger) subscribeNames(k kind, list [][]byte) {
 	set := names.Slices(list)
 	w.names = l.pool.With(w.names, set)
 	w.toSend = l.pool.With(w.toSend, set)
-	if k == rds {
+	switch k {
+	case eds:
+		l.postponed = l.pool.Without(l.postponed, set)
+	case rds:
 		l.hosts.dropRoutes(set)
 	}
 }
