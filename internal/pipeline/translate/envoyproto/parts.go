@@ -1,6 +1,7 @@
 package envoyproto
 
 import (
+	"fmt"
 	"strings"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -10,6 +11,7 @@ import (
 	preservecasev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/header_formatters/preserve_case/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -82,12 +84,22 @@ func IstioMetadata(fields map[string]*structpb.Value) *corev3.Metadata {
 const StatDelimiter = ";"
 
 // dnsCaches are those of dynamic forward proxies, by the families of the proxy's addresses. All dynamic forward proxies
-// of an Envoy share one. What uses a cache must configure it equally, also after an upgrade of the control plane: other
-// settings need another name.
+// of an Envoy share one, as the HTTP filter of a listener has one cache for all routes. With a cache for each host, each
+// host would need a filter, and so change the listener. What uses a cache must configure it equally, also after an upgrade of the control plane: other settings need
+// another name.
 var dnsCaches = [...]*dfpcommonv3.DnsCacheConfig{
-	model.IPv4:      {Name: "moonsail", DnsLookupFamily: clusterv3.Cluster_V4_PREFERRED},
-	model.IPv6:      {Name: "moonsail-ipv6", DnsLookupFamily: clusterv3.Cluster_AUTO},
-	model.DualStack: {Name: "moonsail-dual-stack", DnsLookupFamily: clusterv3.Cluster_ALL},
+	model.IPv4:      dnsCache("moonsail", clusterv3.Cluster_V4_PREFERRED),
+	model.IPv6:      dnsCache("moonsail-ipv6", clusterv3.Cluster_AUTO),
+	model.DualStack: dnsCache("moonsail-dual-stack", clusterv3.Cluster_ALL),
+}
+
+// maxDNSNames is how many names a cache keeps, each for 5 minutes after its last use. Envoy refuses requests to further ones.
+const maxDNSNames = 8192
+
+func dnsCache(name string, f clusterv3.Cluster_DnsLookupFamily) *dfpcommonv3.DnsCacheConfig {
+	return &dfpcommonv3.DnsCacheConfig{
+		Name: fmt.Sprintf("%s-%d", name, maxDNSNames), DnsLookupFamily: f, MaxHosts: wrapperspb.UInt32(maxDNSNames),
+	}
 }
 
 // DNSCache is the cache of a proxy's dynamic forward proxies.
