@@ -182,6 +182,9 @@ func (s *GatewayServer) IsHTTP() bool {
 	return s.Port.Protocol.IsHTTP() || s.Port.Protocol == ProtocolHTTPS && s.TLS.EndsTLS()
 }
 
+// TakesTLS reports whether the server expects TLS, which it ends or passes on.
+func (s *GatewayServer) TakesTLS() bool { return s.TLS != nil || s.Port.Protocol.IsTLS() }
+
 // HostsFor returns the hosts that VirtualServices of a namespace may have.
 func (s *GatewayServer) HostsFor(namespace string) []Host {
 	var out []Host

@@ -333,7 +333,8 @@ func (x *index) rulesFor(h model.Host, ns string) []*model.DestinationRule {
 // member is a workload of a service.
 type member struct {
 	labels  map[string]string
-	sidecar bool // with an identity
+	sidecar bool            // with an identity
+	pod     *model.Workload // nil: it is an endpoint of the ServiceEntry
 }
 
 type membership struct {
@@ -354,7 +355,7 @@ func (x *index) members(s *model.Service) (out []member, known bool) {
 
 func (x *index) findMembers(s *model.Service) (out []member, known bool) {
 	for i := range s.Inline {
-		out, known = append(out, member{s.Inline[i].Labels, s.Inline[i].Sidecar}), true
+		out, known = append(out, member{labels: s.Inline[i].Labels, sidecar: s.Inline[i].Sidecar}), true
 	}
 	if len(s.Selector) == 0 {
 		return out, known
@@ -362,7 +363,7 @@ func (x *index) findMembers(s *model.Service) (out []member, known bool) {
 	list := x.workloads[s.Namespace]
 	for _, w := range list {
 		if model.SelectorMatches(s.Selector, w.Labels) {
-			out = append(out, member{w.Labels, w.SpeaksMTLS()})
+			out = append(out, member{w.Labels, w.SpeaksMTLS(), w})
 		}
 	}
 	return out, known || len(list) > 0

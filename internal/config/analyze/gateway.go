@@ -30,6 +30,19 @@ func (g *gateways) add(o *model.Gateway) {
 	g.list = append(g.list, o)
 }
 
+// all returns those of each API.
+func (g *gateways) all() []*model.Gateway {
+	return slices.AppendSeq(slices.Clone(g.list), maps.Values(g.api))
+}
+
+// placeOf returns the namespace of the routers of a Gateway that is for routers of one namespace.
+func (g *gateways) placeOf(o *model.Gateway) string {
+	if o.Kind == model.KindListenerSet {
+		return o.Parent.Namespace
+	}
+	return o.Namespace
+}
+
 // boundTo reports gateways of a virtual service that are not there, or take none of its hosts.
 func (c gatewayChecks) boundTo(v *model.VirtualService) {
 	for i, name := range v.Gateways {

@@ -95,6 +95,13 @@ func (c securityChecks) modeOfPort(r *model.DestinationRule, field string, t *mo
 		if !model.SelectorMatches(subset, m.labels) {
 			continue
 		}
+		if router, servers := gatewayChecks(c).serversOf(m, p); router {
+			if t.Mode == model.TLSIstioMutual && len(servers) > 0 && !slices.ContainsFunc(servers, (*model.GatewayServer).TakesTLS) {
+				c.errorf(code.ConflictingMutualTLS, r, field, "ISTIO_MUTUAL, but the servers of Gateways at port %d of %s are without TLS, so calls fail; write tls: {mode: ISTIO_MUTUAL} there, or leave the mode out here", p.Number, s.Hostname)
+				return
+			}
+			continue
+		}
 		accepted, mutual := c.peers.of(s.Namespace, m.labels).Of(workloadPort(p)), t.Mode == model.TLSIstioMutual
 		switch {
 		case mutual && !m.sidecar:
@@ -108,6 +115,28 @@ func (c securityChecks) modeOfPort(r *model.DestinationRule, field string, t *mo
 			return
 		}
 	}
+}
+
+// serversOf reports whether a member of a service is a router, for which PeerAuthentications do not count, and returns its
+// servers at a port of the service.
+func (c gatewayChecks) serversOf(m member, p *model.ServicePort) (router bool, servers []*model.GatewayServer) {
+	if m.pod == nil || m.sidecar {
+		return false, nil
+	}
+	router = m.labels[model.LabelGatewayName] != ""
+	for _, g := range c.gateways.all() {
+		selector := model.WithoutTopology(g.Selector)
+		if len(selector) == 0 || !model.SelectorMatches(selector, m.labels) || g.OwnNamespace && c.gateways.placeOf(g) != m.pod.Namespace {
+			continue
+		}
+		router = true
+		for i := range g.Servers {
+			if number := g.Servers[i].Port.Number; number == p.Number || number == workloadPort(p) {
+				servers = append(servers, &g.Servers[i])
+			}
+		}
+	}
+	return router, servers
 }
 
 // workloadPort is the port of the workload, where the service does not name it.

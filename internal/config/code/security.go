@@ -2,7 +2,7 @@ package code
 
 var security = []Page{
 	{ConflictingMutualTLS, "Clients and servers disagree about mutual TLS",
-		"The DestinationRule makes clients speak what the PeerAuthentication of the workloads refuses, so calls fail.",
+		"The DestinationRule makes clients speak what the PeerAuthentication of the workloads, or the server of a Gateway, refuses, so calls fail.",
 		"Leave the mode out: sidecars choose mutual TLS by themselves.",
 		serviceReviews + deploymentReviews + "apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: default, namespace: shop}\nspec: {mtls: {mode: STRICT}}\n---\n" +
 			ruleReviews + "spec:\n  host: reviews\n  trafficPolicy: {tls: {mode: DISABLE}}\n", []string{"IST0113"}},
