@@ -68,13 +68,12 @@ func labelText(labels map[string]string) string {
 	return strings.Join(out, ",")
 }
 
-// portPolicies reports settings of ports that the service does not have.
+// portPolicies reports settings of ports that no service of the rule's host has.
 func (c ruleChecks) portPolicies(r *model.DestinationRule) {
+	services := c.byHost[r.Host]
 	for _, number := range slices.Sorted(maps.Keys(r.Ports)) {
-		for _, s := range c.byHost[r.Host] {
-			if s.Port(number) == nil {
-				c.warnf(code.PortNotFound, r, "spec.trafficPolicy.portLevelSettings", "%s has no port %d; it has %s", s.Hostname, number, ports(s))
-			}
+		if len(services) > 0 && !slices.ContainsFunc(services, func(s *model.Service) bool { return s.Port(number) != nil }) {
+			c.warnf(code.PortNotFound, r, "spec.trafficPolicy.portLevelSettings", "%s has no port %d; it has %s", r.Host, number, ports(services[0]))
 		}
 	}
 }

@@ -65,8 +65,8 @@ func (c serviceChecks) socketsOf(e *model.ServiceEntry) {
 	}
 }
 
-// sharedHost reports what a ServiceEntry loses because another object has its host. ServiceEntries of one namespace are
-// merged.
+// sharedHost reports what a ServiceEntry loses because another object has its host, unless that is hidden from its
+// namespace. ServiceEntries of one namespace are merged.
 func (c serviceChecks) sharedHost(e *model.ServiceEntry, i int) {
 	own, h, field := e.Services()[i], e.Hosts[i], fmt.Sprintf("spec.hosts[%d]", i)
 	var first *model.Service
@@ -75,7 +75,7 @@ func (c serviceChecks) sharedHost(e *model.ServiceEntry, i int) {
 		case s.IsKubernetes() && s.Namespace == e.Namespace:
 			c.warnf(code.HostTaken, e, field, "%s is already the host of %s, to which this ServiceEntry only adds endpoints; choose another host", h, s.Key)
 			return
-		case s.IsKubernetes():
+		case s.IsKubernetes() && s.Visibility.Sees(e.Namespace):
 			c.warnf(code.HostTaken, e, field, "%s is already the host of %s, which others than sidecars of namespace %s call; choose another host", h, s.Key, e.Namespace)
 			return
 		case s.Namespace == e.Namespace && (first == nil || model.Older(s, first)):
