@@ -29,9 +29,23 @@ func cluster(t *testing.T) string {
 		switch path := r.URL.Path; path {
 		case "/apis":
 			fmt.Fprint(w, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[]}`)
+		case "/api/v1/namespaces/istio-system/configmaps/moonsail-injection":
+			fmt.Fprint(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"moonsail-injection"},"data":{"config":"image: registry.example.com/moonsail:0.1.0\ncni: {enabled: true}\nclusterID: cluster-7\n"}}`)
+		case "/api/v1/namespaces/istio-system/configmaps/moonsail-injection-blue":
+			fmt.Fprint(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"moonsail-injection-blue"},"data":{"config":"image: registry.example.com/moonsail:blue\n"}}`)
+		case "/api/v1/namespaces/istio-system/configmaps/moonsail-injection-green", "/api/v1/namespaces/istio-system/configmaps/moonsail-injection-prod", "/api/v1/namespaces/mesh/configmaps/moonsail-injection":
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+		case "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/istio-revision-tag-prod":
+			fmt.Fprint(w, `{"metadata":{"labels":{"istio.io/rev":"blue"}}}`)
+		case "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/istio-revision-tag-green", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/istio-revision-tag-default":
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
 		case "/api/v1/namespaces/istio-system/configmaps":
-			const meshConfig = `{"metadata":{"name":"istio-blue","namespace":"istio-system"},"data":{"mesh":"trustDomian: blue"}}`
-			item := map[bool]string{true: meshConfig}[r.URL.Query().Get("fieldSelector") == "metadata.name=istio-blue"]
+			item := map[string]string{
+				"metadata.name=istio-blue": `{"metadata":{"name":"istio-blue","namespace":"istio-system"},"data":{"mesh":"trustDomian: blue"}}`,
+				"metadata.name=istio":      `{"metadata":{"name":"istio","namespace":"istio-system"},"data":{"mesh":"defaultConfig: {concurrency: 7}"}}`,
+			}[r.URL.Query().Get("fieldSelector")]
 			fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[%s]}`, item)
 		case "/api/v1/services":
 			fmt.Fprintf(w, `{"kind":"ServiceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[%s]}`, service)
@@ -75,7 +89,7 @@ func TestFilesAgainstACluster(t *testing.T) {
 	t.Setenv("KUBECONFIG", kubeconfig)
 	status, out, errOut = moonsail(t, "analyze")
 	require.Zero(t, status, out+errOut)
-	require.Regexp(t, `^http://127\.0\.0\.1:\d+, 1 object: no problems\n$`, out)
+	require.Regexp(t, `^http://127\.0\.0\.1:\d+, 2 objects: no problems\n$`, out)
 }
 
 // TestMeshConfigOfARevision checks that a revision is judged by its own MeshConfig, if it has one, as its control plane does.

@@ -36,7 +36,7 @@ func TestInject(t *testing.T) {
 	require.NotContains(t, out, "restartPolicy: Always")
 	require.Contains(t, errOut, "Pod host: no sidecar: it uses the host's network")
 
-	_, errOut, status = runInject(t, strings.Replace(injectable, "{name: p}", "{name: p, labels: {sidecar.istio.io/inject: \"yes\"}}", 1), "-f", "-")
+	_, errOut, status = runInject(t, strings.Replace(injectable, "{name: p}", "{name: p, labels: {sidecar.istio.io/inject: \"yes\"}}", 1), "-f", "-", "--image", "mine:1")
 	require.Equal(t, terminal.ExitOK, status, errOut)
 	require.Contains(t, errOut, "Pod p: the label sidecar.istio.io/inject: \"yes\" has no effect: write \"true\" or \"false\"\n")
 
@@ -64,21 +64,83 @@ spec: {concurrency: `+concurrency+`, environmentVariables: {TEAM: shop}}
 `), 0o600))
 	}
 	write("3")
-	out, errOut, status := runInject(t, injectable, "-f", "-", "--mesh", mesh)
+	out, errOut, status := runInject(t, injectable, "-f", "-", "--image", "mine:1", "--mesh", mesh)
 	require.Equal(t, terminal.ExitOK, status, errOut)
 	require.Contains(t, out, `"concurrency":3`)
 	require.Contains(t, out, "name: TEAM")
 	write("-3")
-	_, errOut, status = runInject(t, injectable, "-f", "-", "--mesh", mesh)
+	_, errOut, status = runInject(t, injectable, "-f", "-", "--image", "mine:1", "--mesh", mesh)
 	require.NotEqual(t, terminal.ExitOK, status)
 	require.Contains(t, errOut, "-3 is not a number of threads")
+}
+
+// TestInjectWithSettingsOfTheCluster checks that the image and all other settings are those of the installation.
+func TestInjectWithSettingsOfTheCluster(t *testing.T) {
+	kubeconfig := cluster(t)
+	t.Run("without a cluster", func(t *testing.T) {
+		t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+		t.Setenv("HOME", t.TempDir())
+		out, errOut, status := runInject(t, injectable, "-f", "-")
+		require.Equal(t, terminal.ExitFailed, status, out)
+		require.Empty(t, out)
+		require.Contains(t, errOut, "error: no settings of injection\n  where: this machine has no kubeconfig\n  next:  name a cluster with --kubeconfig, or give --image or --config\n")
+	})
+	for name, tc := range map[string]struct {
+		args     []string
+		has, not string
+	}{
+		"the installed image":       {nil, "image: registry.example.com/moonsail:0.1.0\n", "image: moonsail\n"},
+		"CNI":                       {nil, "value: cluster-7\n", "NET_ADMIN"},
+		"an image":                  {[]string{"--image", "mine:1", "--kubeconfig", kubeconfig}, "image: mine:1\n", "NET_ADMIN"},
+		"an image and no cluster":   {[]string{"--image", "mine:1"}, "NET_ADMIN", "cluster-7"},
+		"another revision":          {[]string{"--revision", "blue"}, "image: registry.example.com/moonsail:blue\n", "moonsail:0.1.0"},
+		"a tag":                     {[]string{"--revision", "prod"}, "image: registry.example.com/moonsail:blue\n", "moonsail:0.1.0"},
+		"the default revision":      {[]string{"--revision", "default"}, "moonsail:0.1.0", "moonsail:blue"},
+		"defaultConfig of the mesh": {nil, `"concurrency":7`, ""},
+		"--mesh":                    {[]string{"--mesh", writeFile(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n")}, "moonsail:0.1.0", `"concurrency":7`},
+		"a namespace":               {[]string{"-n", "shop"}, "kubernetes://apis/v1/namespaces/shop/pods/p", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("KUBECONFIG", kubeconfig)
+			out, errOut, status := runInject(t, injectable, append([]string{"-f", "-"}, tc.args...)...)
+			require.Equal(t, terminal.ExitOK, status, errOut)
+			require.Contains(t, out, tc.has)
+			if tc.not != "" {
+				require.NotContains(t, out, tc.not)
+			}
+		})
+	}
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"an unknown revision":  {[]string{"--revision", "green"}, "error: no settings of injection: not found\n  where: ConfigMap moonsail-injection-green of namespace istio-system at http"},
+		"another namespace":    {[]string{"-i", "mesh"}, "ConfigMap moonsail-injection of namespace mesh"},
+		"a file and a cluster": {[]string{"--config", "c.yaml", "--kubeconfig", kubeconfig}, "--config excludes --kubeconfig and --context"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("KUBECONFIG", kubeconfig)
+			out, errOut, status := runInject(t, injectable, append([]string{"-f", "-"}, tc.args...)...)
+			require.NotEqual(t, terminal.ExitOK, status)
+			require.Empty(t, out)
+			require.Contains(t, errOut, tc.want)
+		})
+	}
+}
+
+// writeFile writes a file, and returns its path.
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "file.yaml")
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	return name
 }
 
 func TestInjectErrors(t *testing.T) {
 	_, errOut, status := runInject(t, "", "-f", filepath.Join(t.TempDir(), "nowhere"))
 	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, errOut, "nowhere")
-	_, errOut, status = runInject(t, "kind: Deployment\nmetadata: {name: d}\n", "-f", "-")
+	_, errOut, status = runInject(t, "kind: Deployment\nmetadata: {name: d}\n", "-f", "-", "--image", "mine:1")
 	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, errOut, "Deployment d: field spec: missing")
 	for text, want := range map[string]string{
@@ -86,7 +148,7 @@ func TestInjectErrors(t *testing.T) {
 		"- a\n":     "document 1: not an object",
 		"# later\n": "no object found",
 	} {
-		out, errOut, status := runInject(t, text, "-f", "-")
+		out, errOut, status := runInject(t, text, "-f", "-", "--image", "mine:1")
 		require.Equal(t, terminal.ExitFailed, status)
 		require.Contains(t, errOut, want)
 		require.Empty(t, out)
@@ -94,7 +156,7 @@ func TestInjectErrors(t *testing.T) {
 	_, errOut, status = runInject(t, "", "-f", t.TempDir())
 	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, errOut, "is a directory\n  where: -f ")
-	_, errOut, status = runInject(t, injectable, "-f", "-", "-o", filepath.Join(t.TempDir(), "no", "out.yaml"))
+	_, errOut, status = runInject(t, injectable, "-f", "-", "--image", "mine:1", "-o", filepath.Join(t.TempDir(), "no", "out.yaml"))
 	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, errOut, "name a file that can be written")
 	dir := t.TempDir()
@@ -108,7 +170,7 @@ func TestInjectErrors(t *testing.T) {
 		{"--mesh", "none.yaml", "error: cannot read it: no such file or directory\n  where: --mesh " + dir},
 		{"--mesh", "bad.yaml", "error: --mesh: is not valid YAML: did not find expected ',' or '}'\n  where: " + filepath.Join(dir, "bad.yaml") + ":2\n"},
 	} {
-		_, errOut, status = runInject(t, injectable, "-f", "-", tc.flag, filepath.Join(dir, tc.file))
+		_, errOut, status = runInject(t, injectable, "-f", "-", "--image", "mine:1", tc.flag, filepath.Join(dir, tc.file))
 		require.Equal(t, terminal.ExitFailed, status)
 		require.Contains(t, errOut, tc.want)
 	}

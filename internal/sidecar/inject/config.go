@@ -65,6 +65,9 @@ type Config struct {
 	ProxyConfig  *meshconfig.ProxyConfig `json:"-"`
 	ProxyConfigs *model.ProxyConfigs     `json:"-"`
 
+	// FileNamespace is the namespace of objects in files that name none.
+	FileNamespace string `json:"-"`
+
 	// HookKey returns the unguessable end of the path of an application's hook at the agent; nil: a random one.
 	HookKey func() string `json:"-"`
 

@@ -113,7 +113,7 @@ func (c *Config) object(o map[string]any, noted Noted) (changed bool, err error)
 		return false, fmt.Errorf("%s: metadata: %w", kind, err)
 	}
 	version, _ := o["apiVersion"].(string)
-	owner := Owner{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind}, Namespace: meta.Namespace, Name: meta.Name}
+	owner := Owner{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind}, Namespace: cmp.Or(meta.Namespace, c.FileNamespace), Name: meta.Name}
 	name := fmt.Sprintf("%s %s", kind, cmp.Or(meta.Name, meta.GenerateName))
 	changed, err = c.injectAt(o, path, owner, func(note string) { noted(name, note) })
 	if err != nil {
@@ -137,10 +137,12 @@ func (c *Config) injectAt(o map[string]any, path []string, owner Owner, note fun
 		return false, err
 	}
 	if len(path) == 0 {
-		owner = OwnerOf(pod)
+		named := *pod
+		named.Namespace = cmp.Or(pod.Namespace, c.FileNamespace)
+		owner = OwnerOf(&named)
 	}
 	own := pod.Namespace
-	pod.Namespace = cmp.Or(pod.Namespace, owner.Namespace)
+	pod.Namespace = cmp.Or(pod.Namespace, owner.Namespace, c.FileNamespace)
 	if text := IgnoredLabel(pod); text != "" {
 		note(text)
 	}
