@@ -111,6 +111,12 @@ type Headers struct {
 	Request, Response HeaderOps
 }
 
+// ChangeNone reports whether no headers change.
+func (h Headers) ChangeNone() bool {
+	none := func(o HeaderOps) bool { return len(o.Set)+len(o.Add)+len(o.Remove) == 0 }
+	return none(h.Request) && none(h.Response)
+}
+
 // HeaderOps are the changes of one direction.
 type HeaderOps struct {
 	Set, Add []HeaderValue

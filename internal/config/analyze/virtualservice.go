@@ -71,6 +71,16 @@ func (c routeChecks) httpRoute(v *model.VirtualService, field string, r *model.H
 		c.errorf(code.DelegateNotFound, v, field+".delegate", "%s: not found: create it, or correct name and namespace", r.Delegate)
 	case len(d.Hosts) > 0:
 		c.errorf(code.InvalidDelegate, v, field+".delegate", "%s has hosts, so it cannot be delegated to; remove its hosts", r.Delegate)
+	default:
+		c.replacedHeaders(v, field, r, d)
+	}
+}
+
+// replacedHeaders reports changes of headers that rules of a delegate do without, because they have changes of their own.
+func (c routeChecks) replacedHeaders(v *model.VirtualService, field string, r *model.HTTPRoute, d *model.VirtualService) {
+	i := slices.IndexFunc(d.HTTP, func(of model.HTTPRoute) bool { return !of.Headers.ChangeNone() })
+	if i >= 0 && !r.Headers.ChangeNone() {
+		c.warnf(code.NoEffect, v, field+".headers", "do not apply to %s of %s, whose own headers replace them all; repeat them there", ruleName(d, i), d.Key)
 	}
 }
 

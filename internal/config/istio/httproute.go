@@ -42,10 +42,12 @@ func (c *routeConv) httpRoute(at problem.Path, r *networking.HTTPRoute) model.HT
 		out.Redirect = c.redirect(at.Field("redirect"), r.Redirect, r.Match)
 	case r.DirectResponse != nil:
 		out.DirectResponse = c.directResponse(at.Field("directResponse"), r.DirectResponse)
-	case r.Delegate != nil:
-		out.Delegate = c.delegateKey(at.Field("delegate"), r.Delegate)
+	case r.Delegate != nil: // below
 	default:
 		out.Backends = c.httpBackends(at.Field("route"), r.Route)
+	}
+	if r.Delegate != nil {
+		out.Delegate = c.delegateKey(at.Field("delegate"), r.Delegate)
 	}
 	c.authorityOnce(at, r)
 	return out
@@ -68,12 +70,13 @@ func (c *routeConv) oneAction(at problem.Path, r *networking.HTTPRoute) {
 	switch {
 	case len(set) == 0:
 		c.Errorf(code.EmptyValue, at, "does nothing; set one of route, redirect, directResponse and delegate")
+	case slices.Equal(set, []string{"directResponse", "delegate"}): // of the delegate's rules without one
 	case len(set) > 1:
 		c.Errorf(code.ExclusiveFields, at.Field(set[1]), "cannot be combined with %s; split the rule in two", set[0])
 	case r.Delegate != nil && c.delegate:
 		c.Errorf(code.NotAllowedHere, at.Field("delegate"), "a delegate cannot delegate again; write its routes here")
 	}
-	if r.Redirect != nil || r.DirectResponse != nil {
+	if r.Redirect != nil || r.DirectResponse != nil && r.Delegate == nil {
 		if r.Fault != nil {
 			c.Errorf(code.NoEffect, at.Field("fault"), "has no effect on %s; remove it", set[0])
 		}

@@ -48,6 +48,9 @@ func mergeDelegate(root, child *model.HTTPRoute) *model.HTTPRoute {
 	if out.Rewrite == nil {
 		out.Rewrite = root.Rewrite
 	}
+	if out.DirectResponse == nil {
+		out.DirectResponse = root.DirectResponse
+	}
 	if out.Timeout == nil {
 		out.Timeout = root.Timeout
 	}
@@ -61,7 +64,7 @@ func mergeDelegate(root, child *model.HTTPRoute) *model.HTTPRoute {
 	if out.CORS == nil {
 		out.CORS = root.CORS
 	}
-	if changesNone(out.Headers) {
+	if out.Headers.ChangeNone() { // otherwise none of the root's, as in Istio
 		out.Headers = root.Headers
 	}
 	return &out
@@ -175,10 +178,4 @@ func narrower(root, child *model.StringMatch) (*model.StringMatch, bool) {
 		return child, strings.HasPrefix(child.Value, root.Value)
 	}
 	return nil, false
-}
-
-// changesNone reports whether no headers change.
-func changesNone(h model.Headers) bool {
-	none := func(o model.HeaderOps) bool { return len(o.Set)+len(o.Add)+len(o.Remove) == 0 }
-	return none(h.Request) && none(h.Response)
 }
