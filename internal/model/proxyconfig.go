@@ -83,9 +83,9 @@ var ProxyHeadersFields = []string{
 // unset.
 type ProxyHeaders struct {
 	Set bool // else unset
-	// ServerSet: responses have Server as their header; with KeepServer they keep the application's.
-	ServerSet, KeepServer bool
-	Server                string // empty: Istio's
+	// Server is the header of that name in responses; empty: Istio's. With KeepServer they keep the application's.
+	Server     string
+	KeepServer bool
 	// ClientCertificates is the handling of X-Forwarded-Client-Cert in requests to a sidecar's application, in Istio's
 	// words; empty: APPEND_FORWARD.
 	ClientCertificates string
@@ -131,7 +131,6 @@ func ProxyHeadersOf(set map[string]any) ProxyHeaders {
 	}
 	out.KeepCase, _ = set["preserveHttp1HeaderCase"].(bool)
 	if server, ok := set["server"].(map[string]any); ok {
-		out.ServerSet = true
 		out.Server, _ = server["value"].(string)
 	}
 	if cert, _ := set["forwardedClientCert"].(string); cert != "UNDEFINED" {
@@ -150,7 +149,7 @@ func (h ProxyHeaders) CertificateDetails() CertificateDetails {
 
 // String returns a short text that distinguishes values.
 func (h ProxyHeaders) String() string {
-	return fmt.Sprintf("headers=%t,%t,%s,%s,%v,%t,%t,%t,%t,%t,%t", h.ServerSet, h.KeepServer, h.Server, h.ClientCertificates, h.Details,
+	return fmt.Sprintf("headers=%t,%s,%s,%v,%t,%t,%t,%t,%t,%t", h.KeepServer, h.Server, h.ClientCertificates, h.Details,
 		h.NoRequestIDs, h.NoAttempts, h.NoDebug, h.ForwardPort, h.ForwardHost, h.KeepCase)
 }
 

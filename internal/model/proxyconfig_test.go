@@ -12,8 +12,8 @@ func TestProxyHeadersOf(t *testing.T) {
 	for text, want := range map[string]ProxyHeaders{
 		`null`:                                 {},
 		`{}`:                                   {Set: true, Details: usual},
-		`{"server": {"disabled": true}}`:       {Set: true, Details: usual, ServerSet: true, KeepServer: true},
-		`{"server": {"value": "web"}}`:         {Set: true, Details: usual, ServerSet: true, Server: "web"},
+		`{"server": {"disabled": true}}`:       {Set: true, Details: usual, KeepServer: true},
+		`{"server": {"value": "web"}}`:         {Set: true, Details: usual, Server: "web"},
 		`{"forwardedClientCert": "UNDEFINED"}`: {Set: true, Details: usual},
 		`{"forwardedClientCert": "SANITIZE"}`:  {Set: true, Details: usual, ClientCertificates: "SANITIZE"},
 		`{"setCurrentClientCertDetails": {"subject": false, "cert": true, "chain": true}}`: {Set: true, Details: CertificateDetails{Cert: true, Chain: true, DNS: true, URI: true}},

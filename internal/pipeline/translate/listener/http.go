@@ -198,7 +198,7 @@ func setPaths(p model.PathNormalization, out *hcmv3.HttpConnectionManager) {
 
 // setDirection sets what depends on where requests come from:
 //
-//   - inbound: the certificate of the caller goes into a header, and the server header of the application stays
+//   - inbound: the certificate of the caller goes into a header
 //   - gateway: what clients claim about addresses and certificates is replaced, unless trusted proxies precede
 func setDirection(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) {
 	if v.Gateway {
@@ -209,7 +209,6 @@ func setDirection(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) {
 	if !v.Inbound {
 		return
 	}
-	out.ServerHeaderTransformation = hcmv3.HttpConnectionManager_PASS_THROUGH
 	if v.Outside {
 		out.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
 		out.SetCurrentClientCertDetails = outsideCertificate
@@ -222,21 +221,19 @@ func setDirection(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) {
 	}
 }
 
-// istioServer is the value of the header "server" if it is enabled without a name.
+// istioServer is the header "server" in responses of gateways, and of sidecars to their callers.
 const istioServer = "istio-envoy"
 
 // setHeaders applies the proxyHeaders of ProxyConfig.
 func setHeaders(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) {
 	h := v.Headers
 	switch {
-	case !h.ServerSet:
 	case h.KeepServer:
 		out.ServerHeaderTransformation = hcmv3.HttpConnectionManager_PASS_THROUGH
+	case h.Server == "" && (v.Inbound || v.Gateway): // for applications it stays Envoy's, as in Istio
+		out.ServerName = istioServer
 	default:
-		out.ServerHeaderTransformation, out.ServerName = hcmv3.HttpConnectionManager_OVERWRITE, h.Server
-		if h.Server == "" && (v.Inbound || v.Gateway) {
-			out.ServerName = istioServer
-		}
+		out.ServerName = h.Server
 	}
 	if h.NoRequestIDs {
 		out.GenerateRequestId = envoyproto.False
