@@ -55,6 +55,8 @@ func TestIstiodVariables(t *testing.T) {
 		"throttle 0":            {env: map[string]string{"PILOT_PUSH_THROTTLE": "0"}, fails: "PILOT_PUSH_THROTTLE=0: nothing would be pushed"},
 		"CDS cache":             {env: map[string]string{"PILOT_ENABLE_CDS_CACHE": "false"}},
 		"RDS cache":             {env: map[string]string{"PILOT_ENABLE_RDS_CACHE": "false"}},
+		"headless by address":   {env: map[string]string{"PILOT_ENABLE_EDS_FOR_HEADLESS_SERVICES": "false"}},
+		"headless by endpoints": {env: map[string]string{"PILOT_ENABLE_EDS_FOR_HEADLESS_SERVICES": "true"}, logs: []string{ignored, "to the Pod of the connection"}},
 		"queue metrics":         {env: map[string]string{"ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS": "false"}, logs: []string{ignored, "always on"}},
 		"addresses for entries": {env: map[string]string{"PILOT_ENABLE_IP_AUTOALLOCATE": "true"}, logs: []string{honoured, "this is the default"}},
 		"no addresses for entries": {env: map[string]string{"PILOT_ENABLE_IP_AUTOALLOCATE": "false"}, logs: []string{honoured, "get none", "DNS_AUTO_ALLOCATE"},
