@@ -3,6 +3,7 @@ package analyze
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"istio.io/api/annotation"
 
@@ -55,6 +56,7 @@ func (c injectionChecks) labelsAt(w *model.Workload, at problem.Path) {
 	if _, wrong := w.Labels[labelInjection]; wrong {
 		c.warnf(code.InjectionLabelMisplaced, w, string(at.Field("labels").Key(labelInjection)), "has no effect on Pods; write %s: \"true\", or set the label on the namespace", kube.LabelInject)
 	}
+	c.resources(w, at.Field("annotations"))
 	known := istioAnnotations()
 	for _, name := range slices.Sorted(maps.Keys(w.Annotations)) {
 		c.deprecated(w, at, name)
@@ -82,6 +84,35 @@ func (c injectionChecks) deprecated(w *model.Workload, at problem.Path, name str
 		c.infof(code.Deprecated, w, field, "is deprecated: write istio.io/reroute-virtual-interfaces")
 	case annotation.SidecarStatsInclusionPrefixes.Name, annotation.SidecarStatsInclusionRegexps.Name, annotation.SidecarStatsInclusionSuffixes.Name:
 		c.infof(code.Deprecated, w, field, "is deprecated: write proxyStatsMatcher in the annotation proxy.istio.io/config")
+	}
+}
+
+// resources reports annotations that take away resources which the sidecar has by default. Kubernetes makes a limit the request,
+// too, where none is set.
+func (c injectionChecks) resources(w *model.Workload, at problem.Path) {
+	if w.Labels[kube.LabelInject] == "false" {
+		return
+	}
+	set, first := map[string]bool{}, ""
+	for _, name := range []string{annotation.SidecarProxyCPU.Name, annotation.SidecarProxyMemory.Name, annotation.SidecarProxyCPULimit.Name, annotation.SidecarProxyMemoryLimit.Name} {
+		if set[name] = w.Annotations[name] != ""; set[name] && first == "" {
+			first = name
+		}
+	}
+	var lost, write []string
+	for _, row := range []struct{ what, annotation, or string }{
+		{"CPU request", annotation.SidecarProxyCPU.Name, annotation.SidecarProxyCPULimit.Name},
+		{"memory request", annotation.SidecarProxyMemory.Name, annotation.SidecarProxyMemoryLimit.Name},
+		{"CPU limit", annotation.SidecarProxyCPULimit.Name, ""},
+		{"memory limit", annotation.SidecarProxyMemoryLimit.Name, ""},
+	} {
+		if !set[row.annotation] && !set[row.or] {
+			lost, write = append(lost, row.what), append(write, row.annotation)
+		}
+	}
+	if first != "" && len(lost) > 0 {
+		c.infof(code.ResourcesReplaced, w, string(at.Key(first)), "replaces all default resources of the sidecar, which then has no %s; to keep them, write %s",
+			strings.Join(lost, ", "), strings.Join(write, ", "))
 	}
 }
 

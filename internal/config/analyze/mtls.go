@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
@@ -115,6 +116,31 @@ func (c securityChecks) modeOfPort(r *model.DestinationRule, field string, t *mo
 			return
 		}
 	}
+}
+
+// serverFirst reports ports at which clients without a sidecar wait, because the sidecar waits for their first bytes.
+func (c securityChecks) serverFirst(s *model.Service) {
+	members, _ := c.members(s)
+	for i := range s.Ports {
+		p := &s.Ports[i]
+		if !speaksFirst(p) {
+			continue
+		}
+		if slices.ContainsFunc(members, func(m member) bool {
+			return m.sidecar && c.peers.of(s.Namespace, m.labels).Of(workloadPort(p)) == model.MTLSPermissive
+		}) {
+			c.infof(code.ServerSpeaksFirst, s, fmt.Sprintf("spec.ports[%d]", i),
+				"the server speaks first at port %d, and its mutual TLS is PERMISSIVE, so each connection of a client without a sidecar waits for the detection of TLS (5 s); set the mode STRICT or DISABLE for port %d of the workloads in a PeerAuthentication",
+				p.Number, workloadPort(p))
+		}
+	}
+}
+
+// speaksFirst reports whether servers of a port's protocol send the first bytes, as far as the port tells.
+func speaksFirst(p *model.ServicePort) bool {
+	name, _, _ := strings.Cut(strings.ToLower(p.Name), "-")
+	return p.Protocol == model.ProtocolMySQL || p.Protocol == model.ProtocolMongo ||
+		!p.Protocol.IsHTTP() && !p.Protocol.IsTLS() && slices.Contains([]string{"mysql", "mongo", "mongodb", "smtp"}, name)
 }
 
 // serversOf reports whether a member of a service is a router, for which PeerAuthentications do not count, and returns its

@@ -22,6 +22,7 @@ func (c serviceChecks) service(s *model.Service) {
 		c.infof(code.SelectorMatchesNothing, s, "spec.selector", "no workload of namespace %s has %s, so the service has no endpoints", s.Namespace, labelText(s.Selector))
 		return
 	}
+	securityChecks(c).serverFirst(s)
 	for i, p := range s.Ports {
 		if p.TargetName != "" && !c.hasNamedPort(s, p.TargetName) {
 			c.warnf(code.TargetPortNotFound, s, fmt.Sprintf("spec.ports[%d].targetPort", i), "none of its workloads has a container port named %q; name it there, or use a number", p.TargetName)

@@ -128,6 +128,7 @@ const (
 	WebhookUntrusted       Code = "MS1512"
 	ConflictingProviders   Code = "MS1513"
 	TokensNotRequired      Code = "MS1514"
+	ServerSpeaksFirst      Code = "MS1515"
 )
 
 // Codes of injection.
@@ -140,6 +141,7 @@ const (
 	MisplacedAnnotation     Code = "MS1606"
 	SidecarUser             Code = "MS1607"
 	PodResources            Code = "MS1608"
+	ResourcesReplaced       Code = "MS1609"
 )
 
 // Page explains a code.

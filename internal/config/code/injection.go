@@ -33,4 +33,8 @@ var injection = []Page{
 		"`spec.resources` of a Pod bounds what its containers request together, and the limit of each. The sidecar adds a container, and Kubernetes refuses a Pod whose bounds are then too small.",
 		"Raise the value, or lower the sidecar's with an annotation such as `sidecar.istio.io/proxyCPU`.",
 		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, namespace: shop}\nspec:\n  template:\n    metadata: {labels: {app: a}}\n    spec: {resources: {requests: {cpu: 100m}}, containers: [{name: app, image: a, resources: {requests: {cpu: 50m}}}]}\n", nil},
+	{ResourcesReplaced, "An annotation takes away default resources of the sidecar",
+		"As in Istio, one of the annotations proxyCPU, proxyMemory, proxyCPULimit and proxyMemoryLimit replaces all requests and limits that injection sets by default. An autoscaler by CPU needs the request, and a quota may refuse Pods without a limit.",
+		"Write the annotations for the others, too.",
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, namespace: shop}\nspec:\n  template:\n    metadata: {labels: {app: a}, annotations: {sidecar.istio.io/proxyMemory: 256Mi}}\n    spec: {containers: [{name: app, image: a}]}\n", nil},
 }

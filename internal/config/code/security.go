@@ -56,4 +56,9 @@ var security = []Page{
 		"A RequestAuthentication refuses invalid tokens, and lets requests without one pass. No AuthorizationPolicy compares tokens.",
 		"Write an AuthorizationPolicy with requestPrincipals, unless tokens are optional.",
 		"apiVersion: security.istio.io/v1\nkind: RequestAuthentication\nmetadata: {name: a, namespace: shop}\nspec:\n  jwtRules: [{issuer: \"https://a.example.com\", jwksUri: \"https://a.example.com/keys\"}]\n", nil},
+	{ServerSpeaksFirst, "Clients without a sidecar wait for a server that speaks first",
+		"In the mode PERMISSIVE, a sidecar looks at the first bytes of a connection to see whether it is mutual TLS. A client of MySQL, SMTP or MongoDB may send nothing before the server does, so each of its connections waits for protocolDetectionTimeout (5 s). Clients with a sidecar do not wait.",
+		"Write a PeerAuthentication for the port, with the mode STRICT, or DISABLE if clients without a sidecar call it.",
+		"apiVersion: v1\nkind: Service\nmetadata: {name: db, namespace: shop}\nspec: {selector: {app: db}, ports: [{name: mysql, port: 3306}]}\n---\n" +
+			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: db, namespace: shop}\nspec:\n  selector: {matchLabels: {app: db}}\n  template:\n    metadata: {labels: {app: db}}\n    spec: {containers: [{name: db, image: db}]}\n", nil},
 }

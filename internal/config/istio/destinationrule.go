@@ -52,7 +52,7 @@ func (c destinationConv) subsets(at problem.Path, list []*networking.Subset) []m
 		seen[s.Name] = true
 		c.Labels(at.Field("labels"), s.Labels)
 		if len(s.Labels) == 0 {
-			c.Warnf(code.MissingField, at.Field("labels"), "are missing, so the subset is the whole service; name labels of its workloads")
+			c.Add(code.MissingField, problem.SeverityInfo, at.Field("labels"), "are missing, so the subset is the whole service; unless that is meant, name labels of its workloads")
 		}
 		policy, ports := c.trafficPolicy(at.Field("trafficPolicy"), s.TrafficPolicy)
 		out = append(out, model.Subset{Name: s.Name, Labels: s.Labels, Policy: policy, Ports: ports})
