@@ -51,9 +51,9 @@ forgotten. Calls to hosts that are no services of the mesh are not learned.
   LAST CALL  how long ago, up to an hour too much after a restart of the control plane
   SINCE      how long ago the call was first seen
 
--o sidecar writes Sidecar resources that limit workloads to what they call, one for each workload or, with
---by-namespace, for each namespace. -o networkpolicy writes NetworkPolicies for the same, which also allow
-DNS and the control plane. Comments in both name what cannot be expressed. Check them before you apply
+-o sidecar writes Sidecar resources that limit the configuration of workloads to what they call, one for
+each workload or, with --by-namespace, for each namespace. They forbid no call. -o networkpolicy writes
+NetworkPolicies, which allow the same calls only, DNS and the control plane. Comments in both name what cannot be expressed. Check them before you apply
 them: a call that was not made for 30 days is not in them. Neither is written unless all control planes
 answer with all they know.
 
