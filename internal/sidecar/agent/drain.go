@@ -94,7 +94,8 @@ func (a *agent) beginDrain() {
 	if err != nil {
 		a.log.Warn("cannot make Envoy fail its health checks", "error", err)
 	}
-	// Inbound only: the application may call other services until it ends. A router has no application.
+	// Inbound only: the application may call other services until it ends, on new connections, because failed health checks end
+	// those that it has with their next response. A router has no application.
 	if err := a.admin.DrainListeners(ctx, !a.isRouter()); err != nil {
 		a.log.Warn("cannot make Envoy drain its listeners", "error", err)
 	}
