@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
 
@@ -54,7 +55,7 @@ func pagesOf(t *testing.T) string {
 	t.Helper()
 	pages := map[string]string{
 		"/version":                  `{"version":"1.2.3","go":"go1","platform":"linux/amd64"}`,
-		"/debug/list":               `["syncz","registryz"]`,
+		"/debug/list":               `["syncz","registryz","edsz"]`,
 		"/debug/syncz":              `[{"proxy":"web-1.shop"}]`,
 		"/debug/proxies":            `{"proxies":[{"id":"sidecar~1~web-1~c","name":"web-1","namespace":"shop","version":"1.40.0"},{"id":"m","name":"web-2","namespace":"shop","version":"1.40.0"}]}`,
 		"/debug/proxies/web-1.shop": `{"proxy":{"id":"sidecar~1~web-1~c","name":"web-1","namespace":"shop","version":"1.40.0"},"node":{"ServiceAccount":"web"}}`,
@@ -72,8 +73,13 @@ func pagesOf(t *testing.T) string {
 		body, ok := pages[r.URL.Path]
 		if !ok {
 			w.WriteHeader(http.StatusNotFound)
-			if proxy, ok := strings.CutPrefix(r.URL.Path, "/debug/proxies/"); ok {
-				fmt.Fprintf(w, `{"error":"proxy %s is not connected","next":"see 'moonsail proxies' for connected proxies","page":"/debug/proxies"}`, proxy)
+			if r.URL.Path == "/debug/edsz" { // a page of istiod's
+				_, _ = w.Write([]byte("Proxy not connected to this Pilot instance. It may be connected to another instance.\n"))
+				return
+			}
+			if rest, ok := strings.CutPrefix(strings.Replace(r.URL.Path, "/why/", "/proxies/", 1), "/debug/proxies/"); ok {
+				proxy, _, _ := strings.Cut(rest, "/")
+				fmt.Fprintf(w, `{"error":"proxy \"%s\" is not connected","next":"see 'moonsail proxies' for connected proxies","page":"/debug/proxies"}`, proxy)
 				return
 			}
 			kind, name := "VirtualService", strings.TrimPrefix(r.URL.Path, "/debug/explain/VirtualService/")
@@ -113,10 +119,11 @@ func TestIstioctlCommands(t *testing.T) {
 		{"x describe service api", 2, []string{"service api: it is in the namespaces a, b: choose one with --namespace"}, ""},
 		{"x describe service webb", 1, []string{`no such service; did you mean "web"?`}, ""},
 		{"x describe web-9.shop", 1, []string{`did you mean "web-1.shop"?`}, ""},
-		{"x internal-debug --list", 0, []string{"syncz\nregistryz\n"}, ""},
+		{"x internal-debug --list", 0, []string{"syncz\nregistryz\nedsz\n"}, ""},
 		{"x internal-debug syncz", 0, []string{`"proxy":"web-1.shop"`}, ""},
-		{"x internal-debug syncs", 2, []string{`debug page "syncs": unknown; did you mean "syncz"?: use one of syncz, registryz`}, ""},
-		{"x internal-debug", 2, []string{"PAGE is missing: use one of syncz, registryz"}, ""},
+		{"x internal-debug syncs", 2, []string{`debug page "syncs": unknown; did you mean "syncz"?: use one of syncz, registryz, edsz`}, ""},
+		{"x internal-debug edsz?proxyID=web-9.shop", 1, []string{`proxy "web-9.shop" is not connected; did you mean "web-1.shop"?`, "next:  see 'moonsail proxies'"}, ""},
+		{"x internal-debug", 2, []string{"PAGE is missing: use one of syncz, registryz, edsz"}, ""},
 		{"x envoy-stats web-1.shop", 0, []string{"envoy_server_live 1"}, ""},
 		{"x ps", 0, []string{"NAME", "CLUSTER", "ECDS", "web-1.shop"}, "NAMESPACE"},
 		{"version", 0, []string{"control plane version:  1.2.3 go1 linux/amd64 (", "data plane version:     Envoy 1.40.0 (2 proxies)"}, ""},
@@ -138,6 +145,44 @@ func TestIstioctlCommands(t *testing.T) {
 			}
 			require.NotContains(t, errOut, "/debug/", "users know no pages")
 		})
+	}
+}
+
+// TestUnknownProxy checks that each command about a proxy names it if it is not connected, and the next step. Users know no pages.
+func TestUnknownProxy(t *testing.T) {
+	address := pagesOf(t)
+	more := map[string][]string{ // arguments after the first proxy
+		"moonsail why":                         {"http://reviews"},
+		"moonsail proxy-config rootca-compare": {"web-1.shop"},
+		"moonsail bug-report":                  {"--file", t.TempDir() + "/report.tar.gz"},
+	}
+	first := map[string][]string{"moonsail experimental describe": {"pod"}}
+	tried := 0
+	walk(NewRootCommand(), func(cmd *cobra.Command) {
+		if !strings.Contains(cmd.Use, "PROXY") && !strings.HasPrefix(cmd.Use, "why FROM") {
+			return
+		}
+		tried++
+		args := append(append(strings.Fields(cmd.CommandPath())[1:], first[cmd.CommandPath()]...), "web-9.shop")
+		args = append(args, more[cmd.CommandPath()]...)
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			status, out, errOut := moonsail(t, append(args, "--address", address)...)
+			require.Equal(t, 1, status, out+errOut)
+			require.Contains(t, errOut, `error: proxy "web-9.shop" is not connected; did you mean "web-1.shop"?`)
+			require.Contains(t, errOut, "next:  see 'moonsail proxies' for connected proxies")
+			require.NotContains(t, out+errOut, "/debug")
+		})
+	})
+	require.Greater(t, tried, 10)
+}
+
+// walk calls visit for each command that runs.
+func walk(cmd *cobra.Command, visit func(*cobra.Command)) {
+	for _, sub := range cmd.Commands() {
+		if sub.Runnable() {
+			visit(sub)
+		}
+		walk(sub, visit)
 	}
 }
 

@@ -255,6 +255,32 @@ func (c *ControlPlane) GetProxy(ctx context.Context, prefix, proxy, rest string,
 	proxy = PodName(proxy)
 	path := prefix + url.PathEscape(proxy) + rest
 	err := c.try(ctx, elsewhere, func(r *Replica) error { return r.Get(ctx, path, answer) })
+	return c.explainProxy(ctx, proxy, err)
+}
+
+// ProxyText reads a page about one proxy unchanged. It asks each replica until one knows the proxy. If none does, the error
+// suggests the nearest name.
+func (c *ControlPlane) ProxyText(ctx context.Context, proxy, rest string) ([]byte, error) {
+	proxy = PodName(proxy)
+	text, err := c.Text(ctx, "/debug/proxies/"+url.PathEscape(proxy)+rest)
+	return text, c.explainProxy(ctx, proxy, err)
+}
+
+// ExplainPage completes the error of one of istiod's pages, whose query may name a proxy. Their answers are texts for programs.
+func (c *ControlPlane) ExplainPage(ctx context.Context, query string, err error) error {
+	var absent answerError
+	values, _ := url.ParseQuery(query)
+	proxy := PodName(values.Get("proxyID"))
+	if proxy == "" || !IsNotFound(err) || !errors.As(err, &absent) {
+		return err
+	}
+	absent.UserError = &terminal.UserError{What: fmt.Sprintf("proxy %q is not connected", proxy), Where: absent.Where,
+		Next: "see 'moonsail proxies' for connected proxies"}
+	return c.explainProxy(ctx, proxy, absent)
+}
+
+// explainProxy completes the error of a page about one proxy.
+func (c *ControlPlane) explainProxy(ctx context.Context, proxy string, err error) error {
 	var absent answerError
 	if !IsNotFound(err) || !errors.As(err, &absent) {
 		return err
@@ -268,7 +294,9 @@ func (c *ControlPlane) GetProxy(ctx context.Context, prefix, proxy, rest string,
 		p := &list.Proxies[i]
 		names = append(names, p.Name, p.Name+"."+p.Namespace)
 	}
-	absent.What += spelling.DidYouMean(proxy, names)
+	copied := *absent.UserError
+	copied.What += spelling.DidYouMean(proxy, names)
+	absent.UserError = &copied
 	return absent
 }
 
@@ -285,9 +313,4 @@ func (c *ControlPlane) ProxyNames(arguments int) cobra.CompletionFunc {
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-}
-
-// ProxyText reads a page about one proxy unchanged. It asks each replica until one knows the proxy.
-func (c *ControlPlane) ProxyText(ctx context.Context, proxy, rest string) ([]byte, error) {
-	return c.Text(ctx, "/debug/proxies/"+url.PathEscape(PodName(proxy))+rest)
 }

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -58,7 +59,11 @@ func TestBugReport(t *testing.T) {
 		text, ok := pages[r.URL.Path]
 		if !ok {
 			w.WriteHeader(http.StatusNotFound)
-			text = `{"error":"there is no ` + r.URL.Path + `"}`
+			text = `{"error":"` + strings.TrimPrefix(r.URL.Path, "/") + `: not part of this process"}`
+			if rest, ok := strings.CutPrefix(r.URL.Path, "/debug/proxies/"); ok {
+				proxy, _, _ := strings.Cut(rest, "/")
+				text = fmt.Sprintf(`{"error":"proxy \"%s\" is not connected","next":"see 'moonsail proxies' for connected proxies"}`, proxy)
+			}
 		}
 		_, _ = io.WriteString(w, text)
 	}))
@@ -66,7 +71,7 @@ func TestBugReport(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.tar.gz")
 	status, out, errOut := moonsail(t, "bug-report", "--address", srv.URL, "--file", file, "--proxies", "2")
 	require.Zero(t, status, errOut)
-	require.Contains(t, out, "not read metrics.txt: control plane at "+srv.URL+": there is no /metrics")
+	require.Contains(t, out, "not read metrics.txt: control plane at "+srv.URL+": metrics: not part of this process")
 	files := readReport(t, file)
 	for name, text := range files {
 		require.NotContains(t, text, hidden, name)
@@ -83,7 +88,7 @@ func TestBugReport(t *testing.T) {
 	require.Contains(t, names, "proxies/c.shop/logs.txt", "it has refused something")
 	require.Contains(t, names, "proxies/b.shop/logs.txt", "it is behind")
 	require.NotContains(t, names, "proxies/a.shop/logs.txt")
-	require.Contains(t, names["proxies/b.shop/logs.txt"].Error, "there is no /debug/proxies/b.shop/envoy/logs")
+	require.Contains(t, names["proxies/b.shop/logs.txt"].Error, `proxy "b.shop" is not connected`)
 	info, err := os.Stat(file)
 	require.NoError(t, err)
 	require.EqualValues(t, 0o600, info.Mode().Perm())
@@ -92,7 +97,8 @@ func TestBugReport(t *testing.T) {
 	status, out, errOut = moonsail(t, "bug-report", "--address", srv.URL, "--file", file, "c.shop", "bb.shop")
 	require.Equal(t, terminal.ExitFailed, status)
 	require.Empty(t, out)
-	require.Contains(t, errOut, "there is no /debug/proxies/bb.shop; did you mean \"b.shop\"?")
+	require.Contains(t, errOut, `error: proxy "bb.shop" is not connected; did you mean "b.shop"?`)
+	require.Contains(t, errOut, "next:  see 'moonsail proxies' for connected proxies")
 	require.Contains(t, readReport(t, file), "flags.txt")
 
 	// Without an answer no report is written, and an existing report stays.

@@ -46,15 +46,16 @@ others. --list lists their names.`,
 			if len(args) == 0 {
 				return terminal.UsageError{Err: errors.New("PAGE is missing: use one of " + strings.Join(names, ", "))}
 			}
-			page, _, _ := strings.Cut(args[0], "?")
+			page, query, _ := strings.Cut(args[0], "?")
 			if !slices.Contains(names, page) {
 				return terminal.UsageError{Err: fmt.Errorf("debug page %q: unknown%s: use one of %s", page, spelling.DidYouMean(page, names), strings.Join(names, ", "))}
 			}
 			if !all {
 				text, err := plane.Text(cmd.Context(), "/debug/"+args[0])
-				if err == nil {
-					_, err = cmd.OutOrStdout().Write(text)
+				if err != nil {
+					return plane.ExplainPage(cmd.Context(), query, err)
 				}
+				_, err = cmd.OutOrStdout().Write(text)
 				return err
 			}
 			return printEach(cmd, &plane, "/debug/"+args[0])

@@ -384,7 +384,7 @@ func (f *waitFlags) printObject(w io.Writer, s terminal.Style, a *awaited, outco
 	case e.Revision == 0 && !e.Exists && a.optional:
 		text = s.Dim("not waited for: no object names it, so the control plane does not read it")
 	case e.Revision == 0 && !e.Exists:
-		text = s.Warn("the control plane has not seen it: check that it reads this configuration, and see /debug/problems")
+		text = s.Warn("the control plane has not seen it: check that it reads this configuration, and run 'moonsail analyze'")
 	case !a.current():
 		text = s.Warn("the control plane has another version of it (" + e.Origin + ")")
 	}
