@@ -144,7 +144,7 @@ func TestInjectErrors(t *testing.T) {
 	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, errOut, "Deployment d: field spec: missing")
 	for text, want := range map[string]string{
-		"a: 1\n---\nkind: Pod\nmetadata: {name: p\nspec: {}\n": "-f: is not valid YAML: did not find expected ',' or '}'\n  where: standard input:5",
+		"a: 1\n---\nkind: Pod\nmetadata: {name: p\nspec: {}\n": "-f: is not valid YAML: a brace is not closed, or a comma is missing (did not find expected ',' or '}')\n  where: standard input:5",
 		"- a\n":     "document 1: not an object",
 		"# later\n": "no object found",
 	} {
@@ -165,10 +165,10 @@ func TestInjectErrors(t *testing.T) {
 	}
 	for _, tc := range []struct{ flag, file, want string }{
 		{"--config", "none.yaml", "error: cannot read it: no such file or directory\n  where: --config " + dir},
-		{"--config", "bad.yaml", "error: --config: is not valid YAML: did not find expected ',' or '}'\n  where: " + filepath.Join(dir, "bad.yaml") + ":2\n"},
+		{"--config", "bad.yaml", "error: --config: is not valid YAML: a brace is not closed, or a comma is missing (did not find expected ',' or '}')\n  where: " + filepath.Join(dir, "bad.yaml") + ":2\n"},
 		{"--config", "typo.yaml", `error: configuration of injection: unknown field "imgae"` + "\n"},
 		{"--mesh", "none.yaml", "error: cannot read it: no such file or directory\n  where: --mesh " + dir},
-		{"--mesh", "bad.yaml", "error: --mesh: is not valid YAML: did not find expected ',' or '}'\n  where: " + filepath.Join(dir, "bad.yaml") + ":2\n"},
+		{"--mesh", "bad.yaml", "error: --mesh: is not valid YAML: a brace is not closed, or a comma is missing (did not find expected ',' or '}')\n  where: " + filepath.Join(dir, "bad.yaml") + ":2\n"},
 	} {
 		_, errOut, status = runInject(t, injectable, "-f", "-", "--image", "mine:1", tc.flag, filepath.Join(dir, tc.file))
 		require.Equal(t, terminal.ExitFailed, status)

@@ -15,6 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -122,7 +123,9 @@ func (c *conv) serviceType(at problem.Path, spec *corev1.ServiceSpec, s *model.S
 		return
 	case "", corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
 	default:
-		c.Errorf(code.UnknownValue, at.Field("type"), "%q is not one of ClusterIP, NodePort, LoadBalancer, ExternalName", spec.Type)
+		types := []string{"ClusterIP", "NodePort", "LoadBalancer", "ExternalName"}
+		c.Errorf(code.UnknownValue, at.Field("type"), "%q is not one of %s%s", spec.Type, strings.Join(types, ", "), spelling.DidYouMean(string(spec.Type), types)).
+			Set(spelling.Nearest(string(spec.Type), types))
 	}
 	if len(spec.Ports) == 0 && !s.Headless {
 		c.Errorf(code.MissingField, at.Field("ports"), "is missing; a service needs at least one port, unless it is headless")

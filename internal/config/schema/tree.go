@@ -14,20 +14,6 @@ import (
 	"github.com/moonsail/moonsail/internal/config/problem"
 )
 
-// SyntaxMessage is a YAML parser's error in words for a person.
-func SyntaxMessage(err error) string {
-	return "is not valid YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")
-}
-
-// TextMessage is SyntaxMessage for a document in a block of text, without its own line numbers.
-func TextMessage(err error) string {
-	line := lineOfError.FindString(err.Error())
-	if line == "" {
-		return SyntaxMessage(err)
-	}
-	return strings.Replace(SyntaxMessage(err), line+": ", "", 1)
-}
-
 // Bounds of a document, against aliases that multiply and endless nesting.
 const (
 	maxNodes = 500_000

@@ -117,6 +117,7 @@ func (p *parsed) decode(path string, n *yaml.Node, decode func(*yaml.Node) confi
 	for i := range got.Problems {
 		got.Problems[i].File = path
 		got.Problems[i].Line = schema.LineOf(n, got.Problems[i].Field)
+		explainSpace(&got.Problems[i])
 	}
 	if got.Template != nil {
 		p.templates = append(p.templates, template{got.Template, n, got.PodTemplate})

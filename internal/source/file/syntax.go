@@ -39,13 +39,19 @@ func syntaxProblem(path string, data []byte, err error) problem.Problem {
 	if line > 0 && ofGrammar(text) {
 		line = lineOfGrammar(data, line, text)
 	}
-	if at := tabLine(data, line, text); at > 0 {
-		line, text = at, fmt.Sprintf("%s: line %d is indented with a tab: use spaces", text, at)
+	if m := unknownAnchor.FindStringSubmatch(text); m != nil {
+		line = 1 + bytes.Count(data[:max(0, bytes.Index(data, []byte("*"+m[1])))], []byte("\n"))
 	}
-	if at, cause := unfinishedLine(data, line); at > 0 {
-		line, text = at, fmt.Sprintf("%s (%s)", cause, text)
+	at, cause := unfinishedLine(data, line)
+	if at == 0 {
+		at, cause = tabLine(data, line, text)
 	}
-	return problem.Problem{Severity: problem.SeverityError, Code: code.InvalidYAML, File: path, Line: max(line, 1), Message: schema.SyntaxMessage(errors.New(text))}
+	if at > 0 {
+		line = at
+	}
+	return problem.Problem{
+		Severity: problem.SeverityError, Code: code.InvalidYAML, File: path, Line: max(line, 1), Message: schema.SyntaxCause(errors.New(text), cause),
+	}
 }
 
 // unfinishedLine returns the line of text that is not YAML yet, and what to do with it; 0: none. named is the parser's line.
@@ -62,7 +68,7 @@ func unfinishedLine(data []byte, named int) (line int, cause string) {
 			return at, fmt.Sprintf("line %d is a conflict marker of git: resolve the conflict", at)
 		case template == 0 && at <= named+1 && bytes.Contains(text, []byte("{{")):
 			template = at
-		case at == named && bytes.ContainsRune(text, '\u00a0'):
+		case at == named && bytes.ContainsRune(text, nonBreaking):
 			return at, fmt.Sprintf("line %d has a non-breaking space: replace it by a space", at)
 		}
 	}
@@ -71,6 +77,20 @@ func unfinishedLine(data []byte, named int) (line int, cause string) {
 	}
 	return template, fmt.Sprintf("line %d is a template of Helm: render it first, for example helm template . | moonsail analyze -", template)
 }
+
+// nonBreaking is a space that YAML takes for a letter. Editors and web pages put it into copied text.
+const nonBreaking = '\u00a0'
+
+// explainSpace adds that a name or value has a non-breaking space, which looks right. Messages quote it.
+func explainSpace(p *problem.Problem) {
+	quoted := strings.Trim(strconv.QuoteToASCII(string(nonBreaking)), `"`)
+	if text := p.Field + p.Message; strings.ContainsRune(text, nonBreaking) || strings.Contains(text, quoted) {
+		p.Message += " (it has a non-breaking space: replace it by a space)"
+	}
+}
+
+// unknownAnchor matches an error that has no line.
+var unknownAnchor = regexp.MustCompile(`unknown anchor '(.+)' referenced`)
 
 var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)
 
@@ -94,25 +114,25 @@ func ofGrammar(text string) bool {
 	}, func(begin string) bool { return strings.HasPrefix(text, begin) })
 }
 
-// tabLine returns the line with a tab in its indentation that an error is about; 0: none. If the tab violates the
-// indentation of a block, the parser names this line or the one before.
-func tabLine(data []byte, named int, text string) int {
+// tabLine returns the line with a tab in its indentation that an error is about, and what to do with it; 0: none. If the tab
+// violates the indentation of a block, the parser names this line or the one before.
+func tabLine(data []byte, named int, text string) (line int, cause string) {
 	last := named
 	switch text {
 	case "found character that cannot start any token":
 	case "found a tab character that violates indentation":
 		last++
 	default:
-		return 0
+		return 0, ""
 	}
 	lines := bytes.Split(data, []byte("\n"))
 	for at := max(named, 1); at <= min(last, len(lines)); at++ {
 		line := lines[at-1]
 		if indent := line[:len(line)-len(bytes.TrimLeft(line, " \t"))]; bytes.ContainsRune(indent, '\t') {
-			return at
+			return at, fmt.Sprintf("line %d is indented with a tab: use spaces", at)
 		}
 	}
-	return 0
+	return 0, ""
 }
 
 // lineOfGrammar returns the line with the error. named is the line before a map or list that does not continue correctly,

@@ -29,10 +29,12 @@ func TestLineOfBrokenYAML(t *testing.T) {
 		{doc + "a: 'b\n", 4, "found unexpected end of stream"},
 		{doc + "a: 1\nfoo\n", 5, "could not find expected ':'"},
 		{"a: 1\nb: @c\n", 2, "found character that cannot start any token"},
-		{"a:\n\tb: 1\n", 2, "cannot start any token: line 2 is indented with a tab: use spaces"},
-		{"a:\n  b:\n  \tc: 1\n", 3, "cannot start any token: line 3 is indented with a tab: use spaces"},
-		{"a:\n  b: 1\n\tc: 2\n", 3, "a tab character that violates indentation: line 3 is indented with a tab: use spaces"},
+		{"a:\n\tb: 1\n", 2, "line 2 is indented with a tab: use spaces"},
+		{"a:\n  b:\n  \tc: 1\n", 3, "line 3 is indented with a tab: use spaces"},
+		{"a:\n  b: 1\n\tc: 2\n", 3, "line 3 is indented with a tab: use spaces"},
 		{"{{- if .Values.x }}\na: b\n", 1, "did not find expected node content"},
+		{"a: \x00b\n", 1, "the file is not text: write YAML or JSON in UTF-8 (control characters are not allowed)"},
+		{"a: b\nc: \xff\n", 1, "the file is not text in UTF-8: convert it"},
 		{"a: b: c\n", 1, "mapping values are not allowed"},
 	} {
 		p := Syntax("a.yaml", []byte(tc.text))
@@ -40,7 +42,7 @@ func TestLineOfBrokenYAML(t *testing.T) {
 		require.Contains(t, p.Message, tc.says, tc.text)
 		require.Equal(t, tc.line, p.Line, "%s\n%s", tc.says, tc.text)
 	}
-	require.Equal(t, "is not valid YAML: found character that cannot start any token", Syntax("a.yaml", []byte("b: @c\n\td: 1\n")).Message)
+	require.Equal(t, "is not valid YAML: a value begins with a character that needs quotes: put it in quotes (found character that cannot start any token)", Syntax("a.yaml", []byte("b: @c\n\td: 1\n")).Message)
 	require.Nil(t, Syntax("a.yaml", []byte(doc+"c: d\n")))
 	require.Nil(t, Syntax("a.yaml", nil))
 	require.Nil(t, Syntax("a.json", []byte("{\n\t\"a\": 1\n}\n")))
