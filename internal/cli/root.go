@@ -64,7 +64,7 @@ var groups = []struct {
 	commands  []string
 }{
 	{"start", "Get started", []string{"demo", "precheck", "install", "dashboard"}},
-	{"inspect", "Inspect", []string{"proxies", "proxy-config", "why", "explain", "changes", "stale", "doctor", "profile", "bug-report"}},
+	{"inspect", "Inspect", []string{"proxies", "proxy-config", "why", "explain", "changes", "stale", "dependencies", "doctor", "profile", "bug-report"}},
 	{"configure", "Configure", []string{"analyze", "diff", "compare", "inject", "wait"}},
 	{"operate", "Operate", []string{"upgrade", "uninstall", "tag", "manifest", "serve", "agent", "cni", "envoy"}},
 }

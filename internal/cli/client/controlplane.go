@@ -249,6 +249,14 @@ func PodName(name string) string {
 	return name
 }
 
+// ProxyIn returns the name of a proxy with the namespace of a flag, unless the name has one or the flag is empty.
+func ProxyIn(name, namespace string) string {
+	if namespace == "" || strings.ContainsAny(name, ".~") {
+		return name
+	}
+	return PodName(name) + "." + namespace
+}
+
 // GetProxy reads a page about one proxy, named by node id or name. The path is prefix, the name, and rest. It asks each replica
 // until one knows the proxy. If none does, the error suggests the nearest name.
 func (c *ControlPlane) GetProxy(ctx context.Context, prefix, proxy, rest string, answer any) error {

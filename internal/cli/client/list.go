@@ -31,9 +31,9 @@ type List struct {
 
 const withTemplate = formatJSONPath + "=TEMPLATE"
 
-// AddFlag adds -o/--output to cmd.
-func (o *ListOutput) AddFlag(cmd *cobra.Command) {
-	o.AddFlagWith(cmd, formatWide, formatName, withTemplate)
+// AddFlag adds -o/--output to cmd, with more formats, which the command writes itself (Is).
+func (o *ListOutput) AddFlag(cmd *cobra.Command, more ...string) {
+	o.AddFlagWith(cmd, append([]string{formatWide, formatName, withTemplate}, more...)...)
 }
 
 // AddFlagOfOne adds -o/--output to a command whose result is not a list: it has no names and no further columns.

@@ -24,15 +24,14 @@ import (
 // dependenciesFlags are the values of the flags of `moonsail dependencies`.
 type dependenciesFlags struct {
 	client      client.ControlPlane
-	out         terminal.Output
+	out         client.ListOutput
 	namespaces  client.Namespaces
 	callersOf   string
 	byNamespace bool
 }
 
-// Formats of dependencies, in addition to those of all commands.
+// Formats of dependencies, in addition to those of all lists.
 const (
-	formatWide          = "wide"
 	formatGraph         = "graph"
 	formatSidecar       = "sidecar"
 	formatNetworkPolicy = "networkpolicy"
@@ -57,7 +56,7 @@ NetworkPolicies, which allow the same calls only, DNS and the control plane. Com
 them: a call that was not made for 30 days is not in them. Neither is written unless all control planes
 answer with all they know.
 
--o graph writes a graph for Graphviz.
+-o graph writes a graph for Graphviz, and -o name the names of the workloads.
 
 All control planes are asked, and those that do not answer are named. --local asks one alone.`
 
@@ -87,7 +86,7 @@ func newDependenciesCommand() *cobra.Command {
 		RunE: f.run,
 	}
 	f.client.AddFlags(cmd)
-	f.out.AddFlagWith(cmd, formatWide, formatGraph, formatSidecar, formatNetworkPolicy)
+	f.out.AddFlag(cmd, formatGraph, formatSidecar, formatNetworkPolicy)
 	f.client.AddLocalFlag(cmd)
 	f.namespaces.AddFlags(cmd, &f.client, "workloads")
 	cmd.Flags().StringVar(&f.callersOf, "callers-of", "", "list the workloads that call this `SERVICE`: a name, name.namespace or host")
@@ -132,7 +131,13 @@ func (f *dependenciesFlags) run(cmd *cobra.Command, args []string) error {
 	case f.out.Is(formatNetworkPolicy):
 		err = printManifests(w, networkPoliciesOf(report))
 	default:
-		return f.out.Print(w, report, func(w io.Writer) error { return f.print(w, report) })
+		err = f.out.Print(w, client.List{
+			Value: report, Names: func() []string { return namesOf(report) },
+			Table: func(w io.Writer) error { return f.print(w, report) },
+		})
+		if !f.out.IsPart() {
+			return err // the others have the silent control planes
+		}
 	}
 	if err != nil {
 		return err
@@ -184,6 +189,14 @@ func (f *dependenciesFlags) unknown(ctx context.Context, workload string) error 
 		what += spelling.DidYouMean(name, names(all))
 	}
 	return &terminal.UserError{What: what, Next: "list all with 'moonsail dependencies'; calls of sidecars' metrics appear after a minute or two"}
+}
+
+// namesOf names the workloads of a report.
+func namesOf(r *dependencies.Report) (out []string) {
+	for i := range r.Workloads {
+		out = append(out, r.Workloads[i].Name+"."+r.Workloads[i].Namespace)
+	}
+	return out
 }
 
 func workloadNames(r *dependencies.Report) (out []string) {
@@ -241,7 +254,7 @@ func (f *dependenciesFlags) print(w io.Writer, r *dependencies.Report) error {
 		return printIncomplete(w, style, r.Others)
 	}
 	headings := []string{"WORKLOAD", "NAMESPACE", "CALLS", "PORTS", "RATE", "LAST CALL", "SINCE"}
-	if f.out.Is(formatWide) {
+	if f.out.IsWide() {
 		headings = append(headings, "SERVICE ACCOUNT", "PROXIES", "SUBSETS", "HOST")
 	}
 	t := terminal.NewTable(headings...)
@@ -254,7 +267,7 @@ func (f *dependenciesFlags) print(w io.Writer, r *dependencies.Report) error {
 				to += style.Warn(" (gone)")
 			}
 			row := []string{from.Name, from.Namespace, to, portsText(c.Ports), rateText(c.Rate), since(r.Now, c.Last), since(r.Now, c.First)}
-			if f.out.Is(formatWide) {
+			if f.out.IsWide() {
 				row = append(row, from.ServiceAccount, strconv.Itoa(from.Proxies), terminal.OrDash(strings.Join(c.Subsets, ",")), string(c.Host))
 			}
 			t.Row(row...)

@@ -96,6 +96,10 @@ web       shop       reviews.shop                       80     2.5/s  1s        
 	want, err := json.Marshal(calls())
 	require.NoError(t, err)
 	require.JSONEq(t, string(want), out)
+	_, out, _ = moonsail(t, "deps", "-o", "name", "--address", address)
+	require.Equal(t, "api.billing\ncron.billing\nweb.shop\n", out)
+	_, out, _ = moonsail(t, "deps", "-o", "jsonpath={.workloads[*].calls[0].host}", "--address", address)
+	require.Equal(t, "fixed.example.com reviews.shop.svc.cluster.local bank.example.com\n", out)
 	_, out, _ = moonsail(t, "deps", "-o", "graph", "--address", address)
 	require.Contains(t, out, `"shop/web (web)" -> "reviews.shop.svc.cluster.local" [label="2.5/s"]`)
 	require.Contains(t, out, `"reviews.shop.svc.cluster.local" [label="reviews.shop"]`)
@@ -113,7 +117,8 @@ func TestDependenciesErrors(t *testing.T) {
 		"by namespace":          {[]string{"--by-namespace"}, 2, "--by-namespace: is for -o sidecar"},
 		"namespace of workload": {[]string{"web", "--by-namespace", "-o", "sidecar"}, 2, "leave out WORKLOAD"},
 		"Sidecar of callers":    {[]string{"--callers-of", "a", "-o", "sidecar"}, 2, "would allow only calls to this service"},
-		"format":                {[]string{"-o", "dot"}, 2, `unknown format "dot": use table, json, yaml, wide, graph, sidecar or networkpolicy`},
+		"format":                {[]string{"-o", "dot"}, 2, `unknown format "dot": use table, json, yaml, wide, name, jsonpath=TEMPLATE, graph, sidecar or networkpolicy`},
+		"silent for names":      {[]string{"-o", "name"}, 0, "control plane 10.0.0.9:15012 does not answer: timeout"},
 		"silent control plane":  {[]string{"-o", "graph"}, 0, "control plane 10.0.0.9:15012 does not answer: timeout"},
 		"incomplete Sidecars":   {[]string{"-o", "sidecar"}, 1, "where: control plane 10.0.0.9:15012: no answer: timeout"},
 		"incomplete policies":   {[]string{"-o", "networkpolicy"}, 1, "no objects are written"},

@@ -107,9 +107,7 @@ type describedService struct {
 
 // describePod describes the Pod with a name, name.namespace or node ID.
 func describePod(ctx context.Context, plane *client.ControlPlane, name, namespace string) (*description, error) {
-	if namespace != "" && !strings.ContainsAny(name, ".~") {
-		name += "." + namespace
-	}
+	name = client.ProxyIn(name, namespace)
 	var detail debug.ProxyDetail
 	if err := plane.GetProxy(ctx, "/debug/proxies/", name, "", &detail); err != nil {
 		return nil, err

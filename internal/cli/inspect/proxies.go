@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -102,8 +101,8 @@ func newProxiesCommand() *cobra.Command {
 
 func (f *proxiesFlags) run(cmd *cobra.Command, args []string) error {
 	f.istio = slices.Contains(istioctlNames, cmd.CalledAs())
-	if len(args) == 1 && f.namespaces.Namespace != "" && !strings.ContainsAny(args[0], ".~") {
-		args = []string{client.PodName(args[0]) + "." + f.namespaces.Namespace}
+	if len(args) == 1 {
+		args = []string{client.ProxyIn(args[0], f.namespaces.Namespace)}
 	}
 	switch {
 	case f.watch && (f.workers || f.certs || len(args) == 1 || !f.out.IsTable()):

@@ -22,6 +22,8 @@ type flags struct {
 	out    client.ListOutput
 	admin  string
 	name   string
+
+	namespace string // of the proxy
 }
 
 // noAdmin is the value of --admin that leaves Envoy out.
@@ -35,7 +37,7 @@ func NewCommand() *cobra.Command {
 		Short:   "Compare the intended, sent and actual configuration of a proxy",
 		Long: `Show the configuration of a proxy: one section, or all, as it is intended, was sent, and is in Envoy; the
 bootstrap of its Envoy; the levels of Envoy's loggers, which the command can also set; and for two
-proxies, whether they trust the same root CAs. PROXY is name.namespace or a node id.
+proxies, whether they trust the same root CAs. PROXY is name.namespace, a name with -n, or a node id.
 
 Columns of sections:
 
@@ -111,6 +113,17 @@ func (f *flags) addFlags(cmd *cobra.Command, admin string) {
 	f.client.AddFlags(cmd)
 	cmd.Flags().StringVar(&f.admin, "admin", "", "`ADDRESS` of Envoy's admin interface"+admin)
 	cmd.ValidArgsFunction = f.client.ProxyNames(1)
+	f.addNamespace(cmd)
+}
+
+// addNamespace adds the flag for the namespace of proxies without one in their names.
+func (f *flags) addNamespace(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of a proxy whose name has none")
+	cmd.PreRun = func(_ *cobra.Command, args []string) {
+		for i := range args {
+			args[i] = client.ProxyIn(args[i], f.namespace)
+		}
+	}
 }
 
 // comparedConfig is the result of a section's command.

@@ -264,6 +264,11 @@ func TestLogThroughAgent(t *testing.T) {
 	require.Len(t, asked, 2)
 
 	asked = nil
+	status, _, errOut = moonsail(t, "proxy-config", "log", "pod/a", "-n", "shop", "--address", server.URL)
+	require.Zero(t, status, errOut)
+	require.Contains(t, asked, "GET /debug/proxies/a.shop/config/secrets")
+
+	asked = nil
 	status, _, errOut = moonsail(t, "proxy-config", "log", "a.shop", "--address", server.URL, "--level", "debug")
 	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, errOut, "forward its port 15000")

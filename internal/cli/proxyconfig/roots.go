@@ -50,6 +50,7 @@ Exit status: 0 the same, 1 they differ, or one does not answer, 2 wrong usage.`,
 	f.one.out.AddFlagOfOne(cmd)
 	cmd.Flags().StringSliceVar(&f.admin, "admin", nil, "`ADDRESSES` of both Envoys' admin interfaces")
 	cmd.ValidArgsFunction = f.one.client.ProxyNames(2)
+	f.one.addNamespace(cmd)
 	return cmd
 }
 
