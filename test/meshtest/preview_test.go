@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -115,11 +116,15 @@ func (f *File) preview(t *testing.T, index int, decide decider) ([]previewedCall
 	return out, &without
 }
 
-// TestPreviewOnEnvoys makes calls with real Envoys before and after a change, the removal of an object that some call notices. The
+// everyChange makes TestPreviewOnEnvoys try every object and proxy of a file, and not only the first with a call that notices.
+const everyChange = "MOONSAIL_EVERY_CHANGE"
+
+// TestPreviewOnEnvoys makes calls with real Envoys before and after changes, the removals of objects that some call notices. The
 // answers must differ exactly where the preview and the simulator expect it.
 func TestPreviewOnEnvoys(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)
+	every := os.Getenv(everyChange) != "" && !testing.Short()
 	var changes, differ atomic.Int32
 	t.Run("files", func(t *testing.T) {
 		for _, path := range short.Sample(paths) {
@@ -127,16 +132,20 @@ func TestPreviewOnEnvoys(t *testing.T) {
 			require.NoError(t, err)
 			t.Run(f.Name, func(t *testing.T) {
 				t.Parallel()
+				whole := &onEnvoys{file: f, answers: map[*Case]*live.Answer{}}
 				before := f.decider()
-				for i := 0; i < len(f.Objects); i += previewed {
+				for i := range f.Objects {
 					calls, without := f.preview(t, i, before)
-					at := slices.IndexFunc(calls, previewedCall.isNoticed)
-					if at < 0 {
-						continue
+					for _, p := range f.Proxies {
+						if !slices.ContainsFunc(calls, func(c previewedCall) bool { return c.proxy == p && c.isNoticed() }) {
+							continue
+						}
+						changes.Add(1)
+						differ.Add(int32(whole.compare(t, without, f.Objects[i].Metadata().Key, calls, p)))
+						if !every {
+							return
+						}
 					}
-					changes.Add(1)
-					differ.Add(int32(onEnvoysBeforeAndAfter(t, f, without, calls, calls[at].proxy)))
-					return
 				}
 			})
 		}
@@ -158,34 +167,59 @@ func (c previewedCall) isCertain() bool {
 	return len(c.before.Clusters) <= 1 && len(c.after.Clusters) <= 1 && !live.ByChance(c.before) && !live.ByChance(c.after)
 }
 
-// onEnvoysBeforeAndAfter makes the calls of a proxy with both files, and returns how many were answered differently.
-func onEnvoysBeforeAndAfter(t *testing.T, before, after *File, calls []previewedCall, p *Proxy) (differ int) {
+// onEnvoys has the answers of real Envoys to the calls of a file.
+type onEnvoys struct {
+	file    *File
+	answers map[*Case]*live.Answer
+}
+
+// ask makes the certain calls of a proxy with the whole file, once.
+func (e *onEnvoys) ask(t *testing.T, calls []previewedCall, p *Proxy) {
 	t.Helper()
-	start := func(f *File) *live.Mesh {
-		w, err := f.World(p)
-		require.NoError(t, err)
-		m, err := live.Start(w, t.TempDir())
-		require.NoError(t, err)
-		t.Cleanup(m.Stop)
-		return m
+	calls = slices.DeleteFunc(slices.Clone(calls), func(c previewedCall) bool { return c.proxy != p || !c.isCertain() || e.answers[c.Case] != nil })
+	if len(calls) > 0 {
+		maps.Copy(e.answers, answersOf(t, e.file, calls, p))
 	}
-	was, is := start(before), start(after)
-	for i := range calls {
-		c := &calls[i]
+}
+
+// answersOf makes the calls of a proxy with a file.
+func answersOf(t *testing.T, f *File, calls []previewedCall, p *Proxy) map[*Case]*live.Answer {
+	t.Helper()
+	w, err := f.World(p)
+	require.NoError(t, err)
+	m, err := live.Start(w, t.TempDir())
+	require.NoError(t, err)
+	defer m.Stop()
+	out := map[*Case]*live.Answer{}
+	for _, c := range calls {
 		if c.proxy != p || !c.isCertain() {
 			continue
 		}
-		a, err := was.Call(c.Call.Call)
-		require.NoError(t, err)
-		b, err := is.Call(c.Call.Call)
-		require.NoError(t, err)
-		require.Empty(t, live.Differences(c.before, a), "%s before", c.Name)
-		require.Empty(t, live.Differences(c.after, b), "%s after", c.Name)
+		out[c.Case], err = m.Call(c.Call.Call)
+		require.NoError(t, err, c.Name)
+	}
+	return out
+}
+
+// compare makes the calls of a proxy with the file and without an object, and returns how many were answered differently.
+func (e *onEnvoys) compare(t *testing.T, without *File, removed model.Key, calls []previewedCall, p *Proxy) (differ int) {
+	t.Helper()
+	e.ask(t, calls, p)
+	after := answersOf(t, without, calls, p)
+	for i := range calls {
+		c := &calls[i]
+		a, b := e.answers[c.Case], after[c.Case]
+		if c.proxy != p || !c.isCertain() || a == nil {
+			continue
+		}
+		about := fmt.Sprintf("%s of %s, without %s", c.Name, p.Name, removed)
+		require.Empty(t, live.Differences(c.before, a), "%s: before", about)
+		require.Empty(t, live.Differences(c.after, b), "%s: after", about)
 		different := noticed(a) != noticed(b)
-		require.Equal(t, c.isNoticed(), different, "%s: %s, then %s", c.Name, noticed(a), noticed(b))
+		require.Equal(t, c.isNoticed(), different, "%s: %s, then %s", about, noticed(a), noticed(b))
 		if different {
 			differ++
-			require.True(t, c.differs, "%s: the preview does not report it", c.Name)
+			require.True(t, c.differs, "%s: the preview does not report it", about)
 		}
 	}
 	return differ
@@ -199,7 +233,7 @@ func noticed(a *live.Answer) string {
 	case a.Seen != nil:
 		return "cluster " + a.Seen.Cluster
 	}
-	return fmt.Sprint("status ", a.Status)
+	return fmt.Sprint("status ", a.Status, a.Headers["Grpc-Status"])
 }
 
 // isPlain reports whether a URL says all about a call of an intercepted workload.

@@ -136,7 +136,7 @@ func printPassage(b *strings.Builder, s terminal.Style, verb string, p *explain.
 	case r.Closed != "":
 		fmt.Fprintf(b, "  %s %s\n", s.Bad("closed:"), r.Closed)
 	case r.Status != 0:
-		fmt.Fprintf(b, "  %s %s\n", s.Warn("the proxy answers:"), strings.Join(strings.Fields(fmt.Sprint(r.Status, " ", r.Reason, " ", r.Location)), " "))
+		fmt.Fprintf(b, "  %s %s\n", s.Warn("the proxy answers:"), strings.Join(strings.Fields(fmt.Sprint(r.StatusText(), " ", r.Reason, " ", r.Location)), " "))
 	}
 	if len(p.Objects) > 0 {
 		fmt.Fprintf(b, "  decided by\n")

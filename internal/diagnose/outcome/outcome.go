@@ -32,7 +32,7 @@ func Answer(r *simulate.Result) string {
 	case r.Closed != "":
 		text = "closes the connection: " + r.Closed
 	case r.Status != 0:
-		text = fmt.Sprintf("answers %d", r.Status)
+		text = "answers " + r.StatusText()
 		if r.Location != "" {
 			text += " to " + r.Location
 		}

@@ -28,6 +28,14 @@ type exchange struct {
 }
 
 func (w *World) runHTTP(f *hcmv3.HttpConnectionManager, r *request, res *Result) error {
+	if err := w.decideHTTP(f, r, res); err != nil {
+		return err
+	}
+	res.answerGRPC(r)
+	return nil
+}
+
+func (w *World) decideHTTP(f *hcmv3.HttpConnectionManager, r *request, res *Result) error {
 	if !r.isHTTP() {
 		res.Closed = "not HTTP"
 		return nil

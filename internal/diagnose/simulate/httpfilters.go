@@ -64,6 +64,9 @@ func (x *exchange) runFilters() (answered bool, err error) {
 	return false, nil
 }
 
+// faultReason is the reason of an answer by the fault filter.
+const faultReason = "fault"
+
 // runFault answers only if every request is aborted.
 func (x *exchange) runFault(f *hcmv3.HttpFilter) (bool, error) {
 	packed := x.perFilter(f.GetName())
@@ -86,7 +89,7 @@ func (x *exchange) runFault(f *hcmv3.HttpFilter) (bool, error) {
 	if x.res.Fault == nil || x.res.Fault.AbortPercent < 100 {
 		return false, nil
 	}
-	x.res.Status, x.res.Reason = int(x.res.Fault.Abort), "fault"
+	x.res.Status, x.res.Reason = int(x.res.Fault.Abort), faultReason
 	if x.res.Fault.AbortGRPC != nil {
 		x.res.Status = 200 // with the code in grpc-status
 	}

@@ -35,10 +35,12 @@ type Result struct {
 	// Closed is why the connection was closed without an answer.
 	Closed string `yaml:"closed,omitempty" json:"closed,omitempty"`
 	// Status is the status of an answer that the proxy itself gives; 0: the call is forwarded.
-	Status   int    `yaml:"status,omitempty" json:"status,omitempty"`
-	Reason   string `yaml:"reason,omitempty" json:"reason,omitempty"` // of Status, if the configuration does not give the reason
-	Location string `yaml:"location,omitempty" json:"location,omitempty"`
-	Body     string `yaml:"body,omitempty" json:"body,omitempty"`
+	Status int `yaml:"status,omitempty" json:"status,omitempty"`
+	// GRPCStatus is set if the answer is for a gRPC request: its HTTP status is 200, and this is its grpc-status, which follows from Status.
+	GRPCStatus *uint32 `yaml:"grpcStatus,omitempty" json:"grpcStatus,omitempty"`
+	Reason     string  `yaml:"reason,omitempty" json:"reason,omitempty"` // of Status, if the configuration does not give the reason
+	Location   string  `yaml:"location,omitempty" json:"location,omitempty"`
+	Body       string  `yaml:"body,omitempty" json:"body,omitempty"`
 
 	// Clusters are the shares of the clusters, in percent.
 	Clusters map[string]float64 `yaml:"clusters,omitempty" json:"clusters,omitempty"`

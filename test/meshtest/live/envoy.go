@@ -269,7 +269,14 @@ func answerDifferences(want *simulate.Result, got *Answer) []string {
 	if got.Seen != nil {
 		out = append(out, "upstream "+got.Seen.Cluster+" was called")
 	}
-	if got.Status != want.Status || got.Location != want.Location {
+	status, code := want.Status, ""
+	if want.GRPCStatus != nil {
+		status, code = http.StatusOK, fmt.Sprint(*want.GRPCStatus)
+	}
+	if text := got.Headers.Get("Grpc-Status"); text != code {
+		out = append(out, fmt.Sprintf("got gRPC status %q, want %q", text, code))
+	}
+	if got.Status != status || got.Location != want.Location {
 		out = append(out, fmt.Sprintf("got status %d, location %q", got.Status, got.Location))
 	}
 	if want.Body != "" && got.Body != want.Body {
