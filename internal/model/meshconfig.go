@@ -218,6 +218,9 @@ type Mesh struct {
 	// GatewayClustersOfRoutes: routers get the clusters of services that their routes, authorizers and collectors use. Otherwise
 	// they get those of all services that they see.
 	GatewayClustersOfRoutes bool
+	// BalanceHeadless: sidecars balance requests to headless services over their Pods. Otherwise a request goes to the Pod that
+	// the application has connected to.
+	BalanceHeadless bool
 	// AbsoluteFQDN: hosts with a final dot are names of services. Otherwise they are unknown hosts. The default is true.
 	AbsoluteFQDN bool
 	// HTTP10: proxies accept requests of HTTP/1.0.

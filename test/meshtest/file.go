@@ -158,6 +158,7 @@ func (f *File) addMesh(data []byte) error {
 		AbsoluteFQDN  *bool `yaml:"absoluteFQDN"`
 		HTTP10        bool  `yaml:"http10"`
 		RouteClusters bool  `yaml:"gatewayClustersOfRoutes"`
+		Headless      bool  `yaml:"balanceHeadless"`
 	}
 	if err := strict(data, &m); err != nil {
 		return err
@@ -172,7 +173,7 @@ func (f *File) addMesh(data []byte) error {
 	set((*string)(&f.Mesh.Outbound), string(m.Outbound))
 	f.Mesh.SeveralAuthorizers = m.Several
 	f.Mesh.ScopeGatewayToNamespace, f.Mesh.HTTP10 = m.ScopeGateway, m.HTTP10
-	f.Mesh.GatewayClustersOfRoutes = m.RouteClusters
+	f.Mesh.GatewayClustersOfRoutes, f.Mesh.BalanceHeadless = m.RouteClusters, m.Headless
 	if m.StrictMerging != nil {
 		f.Mesh.StrictGatewayMerging = *m.StrictMerging
 	}

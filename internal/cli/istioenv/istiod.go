@@ -118,7 +118,6 @@ var Istiod = []Variable{
 	{"ISTIO_DUAL_STACK", Any, "proxies with addresses of both IP families get both; names with resolution DNS prefer IPv4"},
 	{"ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS", "false", "proxies without an IPv4 address do not listen on one"},
 	{"PILOT_ENABLE_QUIC_LISTENERS", "false", "HTTP/3 is not supported"},
-	{"PILOT_ENABLE_EDS_FOR_HEADLESS_SERVICES", "false", "sidecars send requests to headless services to the Pod of the connection, so a client that keeps its connection calls the address of a Pod that is gone"},
 	{"PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS", "false", "endpoints that are not ready are not sent"},
 	{"PILOT_SEND_UNHEALTHY_ENDPOINTS", "false", "endpoints that are not ready are not sent"},
 	{"PILOT_DRAINING_LABEL", "", "a workload drains when its sidecar announces its end, or its endpoint terminates"},

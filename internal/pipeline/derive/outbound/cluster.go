@@ -51,7 +51,7 @@ func addCluster(r *index.Reader, svc *model.Service, port *model.ServicePort, su
 		Of:              resourcename.Cluster{Direction: resourcename.Outbound, Port: port.Number, Host: svc.Hostname},
 		Protocol:        port.Protocol,
 		Service:         ir.ServiceRef{Host: svc.Hostname, Name: svc.Name, Namespace: svc.Namespace},
-		Discovery:       discovery(r.Client, svc, traffic),
+		Discovery:       discovery(r, svc, port, traffic),
 		Policy:          traffic,
 		ConnectTimeout:  mesh.ConnectTimeout,
 		Keepalive:       mesh.Keepalive,
@@ -133,15 +133,17 @@ func replaceOrigin(o *model.Origins, old, now model.Key) *model.Origins {
 	return model.OriginsOf(append(keys, now)...)
 }
 
-// discovery is how Envoy finds the endpoints of a service.
-func discovery(c *index.Client, svc *model.Service, traffic model.TrafficPolicy) ir.Discovery {
+// discovery is how Envoy finds the endpoints of a service's port.
+func discovery(r *index.Reader, svc *model.Service, port *model.ServicePort, traffic model.TrafficPolicy) ir.Discovery {
 	if traffic.LoadBalancer != nil && traffic.LoadBalancer.Algorithm == model.LBPassthrough {
 		return ir.DiscoverOriginalDst
 	}
 	switch {
 	case svc.ExternalName != "":
 		return ir.DiscoverStrictDNS
-	case svc.Headless && c.Key.Type == model.ProxySidecar && c.Key.Interception != model.InterceptNone:
+	case svc.Headless && port.Protocol.IsHTTP() && r.Mesh().BalanceHeadless:
+		return ir.DiscoverEDS
+	case svc.Headless && r.Key.Type == model.ProxySidecar && r.Key.Interception != model.InterceptNone:
 		return ir.DiscoverOriginalDst
 	}
 	switch svc.Resolution {

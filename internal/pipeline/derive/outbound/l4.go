@@ -199,7 +199,7 @@ func (rt *Routing) takenForHTTP(d model.Destination) bool {
 	}
 	rule := rt.RuleFor(svc.Hostname, svc.Namespace, index.SetsTLS)
 	traffic, _ := policy.WithBackendTLS(rt.Reader, policy.ForSubset(rule, d.Subset, port.Number), rule, svc, port)
-	c := &ir.Cluster{Policy: traffic, Discovery: discovery(rt.Client, svc, traffic)}
+	c := &ir.Cluster{Policy: traffic, Discovery: discovery(rt.Reader, svc, port, traffic)}
 	policy.Secure(rt.Reader, svc, c, nil)
 	return c.MeshTLS()
 }
