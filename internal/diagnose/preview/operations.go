@@ -132,14 +132,22 @@ func samplePath(p string) string {
 	return p
 }
 
+// tried reports whether the calls that are made up vary an attribute. Their callers have different identities, and they go to all
+// ports.
+func tried(a model.Attribute) bool {
+	switch a {
+	case model.AttributeMethod, model.AttributePath, model.AttributeHeaders, model.AttributeDestinationPort:
+		return true
+	}
+	return a.FromPeer()
+}
+
 // untriedConditions returns the attributes in conditions of changed AuthorizationPolicies for which no call is made up.
 func (c *comparison) untriedConditions() []string {
 	var out []string
 	add := func(m model.AuthorizationMatch) {
 		for _, condition := range m {
-			switch a := condition.Attribute; {
-			case a.FromToken(), a == model.AttributeHost, a == model.AttributeSourceIP, a == model.AttributeRemoteIP,
-				a == model.AttributeDestinationIP, a == model.AttributeSNI, a == model.AttributeFilterMetadata:
+			if a := condition.Attribute; !tried(a) {
 				out = append(out, strings.TrimSuffix(string(a), "."))
 			}
 		}

@@ -24,8 +24,8 @@ func (r *rules) policyName(p *model.AuthorizationPolicy, rule int) string {
 
 // nothing never matches. It stands for an AuthorizationPolicy without rules.
 var nothing = &rbacv3.Policy{
-	Permissions: []*rbacv3.Permission{permissionNot(anyPermission)},
-	Principals:  []*rbacv3.Principal{principalNot(anyPrincipal)},
+	Permissions: []*rbacv3.Permission{noPermission},
+	Principals:  []*rbacv3.Principal{noPrincipal},
 }
 
 // rbac translates the policies of one action; nil: none. On TCP, a rule that needs HTTP is left out if it allows
@@ -74,7 +74,7 @@ func (r *rules) policy(rule *model.AuthorizationRule, ns string, refuses bool) *
 		out.Permissions = append(out.Permissions, r.permission(append(ofOperation(rule.When), m...), refuses))
 	}
 	for _, m := range orAlways(rule.From) {
-		out.Principals = append(out.Principals, r.principal(append(ofCaller(rule.When), m...), ns))
+		out.Principals = append(out.Principals, r.principal(append(ofCaller(rule.When), m...), ns, refuses))
 	}
 	return out
 }
@@ -128,17 +128,18 @@ func (r *rules) permission(m model.AuthorizationMatch, refuses bool) *rbacv3.Per
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_AndRules{AndRules: &rbacv3.Permission_Set{Rules: all}}}
 }
 
-// principal is the conjunction of the conditions about the caller.
-func (r *rules) principal(m model.AuthorizationMatch, ns string) *rbacv3.Principal {
+// principal is the conjunction of the conditions about the caller. Where a request is refused if a comparison is true, an
+// unknown attribute matches.
+func (r *rules) principal(m model.AuthorizationMatch, ns string, refuses bool) *rbacv3.Principal {
 	var all []*rbacv3.Principal
 	for i := range m {
 		if r.tcp && m[i].Attribute.HTTPOnly() {
 			continue
 		}
-		if v := r.principals(&m[i], m[i].Values, ns); len(v) > 0 {
+		if v := r.principals(&m[i], m[i].Values, ns, refuses); len(v) > 0 {
 			all = append(all, principalOr(v))
 		}
-		if v := r.principals(&m[i], m[i].Not, ns); len(v) > 0 {
+		if v := r.principals(&m[i], m[i].Not, ns, !refuses); len(v) > 0 {
 			all = append(all, principalNot(principalOr(v)))
 		}
 	}
@@ -153,7 +154,9 @@ func (r *rules) principal(m model.AuthorizationMatch, ns string) *rbacv3.Princip
 
 var (
 	anyPermission = &rbacv3.Permission{Rule: &rbacv3.Permission_Any{Any: true}}
+	noPermission  = permissionNot(anyPermission)
 	anyPrincipal  = &rbacv3.Principal{Identifier: &rbacv3.Principal_Any{Any: true}}
+	noPrincipal   = principalNot(anyPrincipal)
 )
 
 func permissionOr(list []*rbacv3.Permission) *rbacv3.Permission {

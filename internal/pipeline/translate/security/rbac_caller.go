@@ -14,8 +14,9 @@ import (
 
 const spiffe = "spiffe://"
 
-// principals translates a condition about the caller, one principal for each value. ns is the namespace of the policy.
-func (r *rules) principals(c *model.AuthorizationCondition, values []string, ns string) []*rbacv3.Principal {
+// principals translates a condition about the caller, one principal for each value. ns is the namespace of the policy. loose:
+// an unknown attribute has the value.
+func (r *rules) principals(c *model.AuthorizationCondition, values []string, ns string, loose bool) []*rbacv3.Principal {
 	switch c.Attribute {
 	case model.AttributePrincipal:
 		values = eachPrincipal(values, r.trustDomains)
@@ -24,16 +25,14 @@ func (r *rules) principals(c *model.AuthorizationCondition, values []string, ns 
 	}
 	out := make([]*rbacv3.Principal, 0, len(values))
 	for _, v := range values {
-		if p := principalOf(c, v, ns); p != nil {
-			out = append(out, p)
-		}
+		out = append(out, principalOf(c, v, ns, loose))
 	}
 	return out
 }
 
-// principalOf returns nil for attributes of the operation. A condition about identities never matches a connection
-// without mutual TLS.
-func principalOf(c *model.AuthorizationCondition, v, ns string) *rbacv3.Principal {
+// principalOf translates a comparison with one value. A condition about identities never matches a connection without mutual
+// TLS.
+func principalOf(c *model.AuthorizationCondition, v, ns string, loose bool) *rbacv3.Principal {
 	switch c.Attribute {
 	case model.AttributePrincipal:
 		return identity(like(spiffe, v))
@@ -58,7 +57,10 @@ func principalOf(c *model.AuthorizationCondition, v, ns string) *rbacv3.Principa
 	case model.AttributeClaims:
 		return claim(c.Names, like("", v))
 	}
-	return nil
+	if loose {
+		return anyPrincipal
+	}
+	return noPrincipal
 }
 
 // identity matches the identity in the client's certificate, first its URI SANs.

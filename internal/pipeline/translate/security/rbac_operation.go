@@ -18,18 +18,16 @@ import (
 )
 
 // permissions translates a condition about the operation, one permission for each value. loose: it also matches other
-// spellings that applications take for the same (likeHost, likeMethod).
+// spellings that applications take for the same (likeHost, likeMethod), and an unknown attribute has the value.
 func permissions(c *model.AuthorizationCondition, values []string, loose bool) []*rbacv3.Permission {
 	out := make([]*rbacv3.Permission, 0, len(values))
 	for _, v := range values {
-		if p := permissionOf(c, v, loose); p != nil {
-			out = append(out, p)
-		}
+		out = append(out, permissionOf(c, v, loose))
 	}
 	return out
 }
 
-// permissionOf returns nil for attributes of the caller.
+// permissionOf translates a comparison with one value.
 func permissionOf(c *model.AuthorizationCondition, v string, loose bool) *rbacv3.Permission {
 	switch c.Attribute {
 	case model.AttributeHost:
@@ -48,7 +46,10 @@ func permissionOf(c *model.AuthorizationCondition, v string, loose bool) *rbacv3
 	case model.AttributeFilterMetadata:
 		return &rbacv3.Permission{Rule: &rbacv3.Permission_SourcedMetadata{SourcedMetadata: filterMetadata(c.Names, v)}}
 	}
-	return nil
+	if loose {
+		return anyPermission
+	}
+	return noPermission
 }
 
 // like matches a value of a policy: exact, "prefix*", "*suffix", or "*", which matches any text but the empty one.
