@@ -250,7 +250,7 @@ func (l Locality) Check() error {
 // Health of an endpoint, as far as the source knows it.
 type Health uint8
 
-// The healths. Draining endpoints take no new requests but keep those they have.
+// The healths. Draining endpoints are called only if there are no others.
 const (
 	Healthy Health = iota
 	Unhealthy

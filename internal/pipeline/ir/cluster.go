@@ -126,8 +126,7 @@ type Endpoint struct {
 	Address string
 	Port    uint32
 	Weight  uint32 // at least 1
-	Health  model.Health
-	MTLS    bool // its sidecar speaks mutual TLS on the port
+	MTLS    bool   // its sidecar speaks mutual TLS on the port
 
 	Workload  string // for the metadata "istio.workload", see Istio's EndpointMetadata
 	Namespace string

@@ -71,7 +71,6 @@ func decoded[V any, M proto.Message](b []byte, translate func(*V) (M, error)) (p
 var constants = map[string]map[string]string{
 	"discovery": {"EDS": "0", "STATIC": "1", "STRICT_DNS": "2", "LOGICAL_DNS": "3", "ORIGINAL_DST": "4", "DYNAMIC_DNS": "5"},
 	"kind":      {"exact": "0", "prefix": "1", "regex": "2", "present": "3"},
-	"health":    {"healthy": "0", "unhealthy": "1", "draining": "2"},
 	"upgrade":   {"default": "0", "never": "1", "always": "2"},
 }
 

@@ -157,7 +157,7 @@ func choose(c *index.Client, svc *model.Service, all []*model.Endpoint, plan Pla
 
 func endpointOf(e *model.Endpoint, port uint32) ir.Endpoint {
 	return ir.Endpoint{
-		Address: e.Address, Port: port, Weight: max(e.Weight, 1), Health: model.Healthy,
+		Address: e.Address, Port: port, Weight: max(e.Weight, 1),
 		Workload: e.Workload, Namespace: e.Namespace, MTLS: e.SpeaksMTLS(port),
 		Canonical: callstats.CanonicalService(e.Labels, e.Workload), Revision: callstats.CanonicalRevision(e.Labels),
 		App: e.Labels["app"], Version: e.Labels["version"],

@@ -127,27 +127,16 @@ func (p *endpointParts) assemble(e *ir.Endpoint, weight uint32, metadata *corev3
 	}
 	p.identifier.Endpoint = &p.host
 	p.endpoint.HostIdentifier = &p.identifier
-	setTraits(&p.endpoint, e, weight, metadata)
+	setTraits(&p.endpoint, weight, metadata)
 	return &p.endpoint
 }
 
-// setTraits sets everything but the address. It leaves out Envoy's defaults: weight 1 and healthy.
-func setTraits(m *endpointv3.LbEndpoint, e *ir.Endpoint, weight uint32, metadata *corev3.Metadata) {
-	m.HealthStatus = health(e.Health)
+// setTraits sets everything but the address. It leaves out Envoy's default, weight 1.
+func setTraits(m *endpointv3.LbEndpoint, weight uint32, metadata *corev3.Metadata) {
 	m.Metadata = metadata
 	if weight > 1 {
 		m.LoadBalancingWeight = wrapperspb.UInt32(weight)
 	}
-}
-
-func health(h model.Health) corev3.HealthStatus {
-	switch h {
-	case model.Unhealthy:
-		return corev3.HealthStatus_UNHEALTHY
-	case model.Draining:
-		return corev3.HealthStatus_DRAINING
-	}
-	return corev3.HealthStatus_UNKNOWN
 }
 
 // sameWorkload reports whether two endpoints have the same metadata, as successive endpoints usually have.

@@ -91,7 +91,7 @@ func (e *endpointsEncoder) traitsOf(v *ir.Endpoint) []byte {
 	b, known := e.traits[key]
 	if !known {
 		m := &endpointv3.LbEndpoint{}
-		setTraits(m, v, e.scale.of(v.Weight), endpointMetadata(v, e.marksPlaintext))
+		setTraits(m, e.scale.of(v.Weight), endpointMetadata(v, e.marksPlaintext))
 		b = e.message([]byte{}, m)
 		e.traits[key] = b
 	}

@@ -66,7 +66,7 @@ func anyEndpoint(r *rand.Rand) ir.Endpoint {
 	e := ir.Endpoint{
 		Address: pick(r, "10.0.0.1", "192.168.100.200", "fd00::1", "unix:///run/a", "/run/b", "@abstract", "a.example.com"),
 		Port:    pick[uint32](r, 0, 80, 8080, 65535), Weight: pick[uint32](r, 0, 1, 1, 1, 2, 300, 1<<31, 1<<32-1),
-		Health: pick(r, model.Healthy, model.Healthy, model.Unhealthy, model.Draining), MTLS: r.IntN(2) == 0,
+		MTLS: r.IntN(2) == 0,
 	}
 	if r.IntN(4) > 0 {
 		e.Workload, e.Namespace, e.Canonical = pick(r, "", "reviews-v1"), pick(r, "", "shop"), pick(r, "", "reviews")
