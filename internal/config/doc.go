@@ -34,11 +34,7 @@
 //	spelling     suggestions for misspelt names
 //	certfile     certificates and keys in PEM
 //
-// To support a field of a DestinationRule: read it in istio/destinationrule.go (or connectionpool.go,
-// loadbalancer.go), and add it to a part of model.TrafficPolicy. A new part also needs its lines in Merge there and, if port-level
-// settings have it, in overridePort in internal/pipeline/derive/policy/traffic.go. Add the field to
-// testdata/destinationrule.txtar, and a mistake in it to testdata/broken. ir.Cluster contains the TrafficPolicy, so that
-// internal/pipeline/translate/cluster can use it.
+// CONTRIBUTING.md lists what to change for a field of a DestinationRule or an AuthorizationPolicy, and for a message.
 //
 // Start reading at Decoder in decoder.go. What is valid follows Istio's pkg/config/validation.
 //
