@@ -317,9 +317,10 @@ func (p *plan) group() {
 			gone = append(gone, n)
 		case e.Revision > p.limit:
 			wait = append(wait, n)
+		case w.holds(e):
 		case p.k == eds && l.changesCluster(n):
 			endpoints = append(endpoints, n)
-		case !w.holds(e):
+		default:
 			entries = append(entries, e)
 		}
 	}
