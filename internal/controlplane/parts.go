@@ -3,9 +3,9 @@ package controlplane
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net"
 
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/controlplane/agents"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/controlplane/drain"
@@ -150,11 +150,11 @@ func (p *parts) addServer(context.Context) error {
 }
 
 // problemsOf returns an object's problems in the source.
-func (p *parts) problemsOf(key model.Key) []string {
-	var out []string
+func (p *parts) problemsOf(key model.Key) problem.List {
+	var out problem.List
 	for _, one := range p.source.problems() {
 		if one.Object == key {
-			out = append(out, fmt.Sprintf("%s: %s: %s", one.Severity, one.Field, one.Message))
+			out = append(out, one)
 		}
 	}
 	return out

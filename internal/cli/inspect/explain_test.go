@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
@@ -33,14 +35,15 @@ type shop struct {
 	store *store.Store
 	log   *changelog.Log
 
-	mu     sync.Mutex // guards places
-	places []distribution.ProxySyncStatus
+	mu       sync.Mutex // guards the fields below
+	places   []distribution.ProxySyncStatus
+	problems problem.List
 }
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	s := &shop{t: t, store: store.New(), log: changelog.New(8, slog.New(slog.DiscardHandler), changelog.NewMetrics())}
-	stages := debug.Stages{Snapshot: s.store.Snapshot, Explain: &explain.Explainer{Snapshot: s.store.Snapshot, Changes: s.log, Proxies: s}}
+	stages := debug.Stages{Snapshot: s.store.Snapshot, Explain: &explain.Explainer{Snapshot: s.store.Snapshot, Changes: s.log, Proxies: s, Problems: s.problemsOf}}
 	srv := httptest.NewServer(debug.Handler(stages, slog.New(slog.DiscardHandler)))
 	t.Cleanup(srv.Close)
 	s.url = srv.URL
@@ -59,6 +62,22 @@ func (s *shop) place(list ...distribution.ProxySyncStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.places = list
+}
+
+func (s *shop) problemsOf(key model.Key) problem.List {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.problems), func(p problem.Problem) bool { return p.Object != key })
+}
+
+// refuse sets the problems of a file, which keep the last valid versions of its objects in force.
+func (s *shop) refuse(path string) {
+	s.t.Helper()
+	tree, err := file.Analyze(path, config.Decoder{})
+	require.NoError(s.t, err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.problems = tree.Problems
 }
 
 // apply takes the objects of a file through the stages, observed at noon.

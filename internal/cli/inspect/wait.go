@@ -65,7 +65,8 @@ the proxies. It may therefore run right after 'cp' or 'kubectl apply'. As in kub
 applies to objects in the file without a namespace. In a cluster, a control plane reads only the
 Secrets and ConfigMaps that other objects name. The command leaves out the others, unless the file
 has nothing else. For KIND/NAME, the command waits for the newest change that the control plane has
-seen, or first for the version in --resource-version.
+seen, or first for the version in --resource-version. Without --resource-version it fails if the newest
+version has errors, so that the control plane does not use it.
 
 Proxies that the change does not concern, and disconnected proxies, do not count. Disconnected ones are
 reported, and get the change when they reconnect.
@@ -168,7 +169,7 @@ func (f *waitFlags) objects(ctx context.Context, arg string) ([]*awaited, error)
 	}
 	for _, p := range tree.Problems {
 		if p.Severity == problem.SeverityError {
-			return nil, hasErrors(arg, p)
+			return nil, hasErrors(p, "will not use it", arg, "moonsail analyze "+arg)
 		}
 	}
 	if len(tree.Objects) == 0 {
@@ -198,13 +199,31 @@ func awaitedIn(objects []model.Object) []*awaited {
 	return append(out, optional...)
 }
 
-// hasErrors returns the error for a file or directory whose first error is p.
-func hasErrors(arg string, p problem.Problem) error {
-	where := cmp.Or(p.Where(), arg)
+// refusedBySource returns the error of an object whose newest version is not in force because it has errors; nil: it has
+// none, or the user waits for a certain version.
+func (a *awaited) refusedBySource() error {
+	if a.object != nil || a.version != "" || a.seen.Error == nil {
+		return nil
+	}
+	return hasErrors(*a.seen.Error, "does not use its newest version", a.seen.Origin, explainCommand(a.key))
+}
+
+func explainCommand(k model.Key) string {
+	command := fmt.Sprintf("moonsail explain %s/%s", strings.ToLower(string(k.Kind)), k.Name)
+	if k.Namespace == "" {
+		return command
+	}
+	return command + " -n " + k.Namespace
+}
+
+// hasErrors returns the error of a file, directory or object whose first error is p. place is where p is if p does not know,
+// and command shows all problems.
+func hasErrors(p problem.Problem, consequence, place, command string) error {
+	where := cmp.Or(p.Where(), place)
 	p.File, p.Line = "", 0
 	first := strings.TrimPrefix(p.String(), string(p.Severity)+": ")
-	return &terminal.UserError{What: "it has errors, so the control plane will not use it", Where: where, Err: errors.New(first),
-		Next: "see 'moonsail analyze " + arg + "' for all problems"}
+	return &terminal.UserError{What: "it has errors, so the control plane " + consequence, Where: where, Err: errors.New(first),
+		Next: "see '" + command + "' for all problems"}
 }
 
 // waitOutcome is the result of a wait.
@@ -270,6 +289,9 @@ func (f *waitFlags) look(ctx context.Context, list []*awaited) (waitOutcome, err
 			return outcome, err
 		}
 		a.seen = e
+		if err := a.refusedBySource(); err != nil {
+			return outcome, err
+		}
 		switch {
 		case a.refused() && !f.skipRefused:
 			outcome = waitRefused // the loop goes on, to report all objects
@@ -404,7 +426,7 @@ func (f *waitFlags) printObject(w io.Writer, s terminal.Style, a *awaited, outco
 		}
 	}
 	if e.LeftOut > 0 && !slices.Contains([]waitOutcome{waitReached}, outcome) {
-		_, err := fmt.Fprintf(w, "  and %d more: see 'moonsail explain %s/%s -n %s'\n", e.LeftOut, strings.ToLower(string(a.key.Kind)), a.key.Name, a.key.Namespace)
+		_, err := fmt.Fprintf(w, "  and %d more: see '%s'\n", e.LeftOut, explainCommand(a.key))
 		return err
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/test/await"
@@ -116,6 +117,33 @@ func TestWaitForAVersion(t *testing.T) {
 	require.Contains(t, out, "another version")
 	status, _, _ = waitBriefly(t, "vs/coming", "-n", "shop", "--resource-version", "1", "--address", s.url)
 	require.Equal(t, int(exitTimeout), status, "the version may still arrive")
+}
+
+// TestWaitForRefusedVersion checks that wait fails for an object whose newest version has errors, unless a version is given.
+func TestWaitForRefusedVersion(t *testing.T) {
+	s := newShop(t)
+	path := write(t, reviewsYAML)
+	s.apply(path)
+	s.place(where("web-1", distribution.StateACKed))
+	inForce := s.store.Snapshot().Get(model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "reviews"}).Metadata().ResourceVersion
+	broken := write(t, strings.ReplaceAll(reviewsYAML, "hosts:", "host:"))
+	s.refuse(broken)
+
+	const message = `: VirtualService/shop/reviews: spec.host: unknown field; did you mean "hosts"?` + "\n  where: "
+	fileStatus, _, fileErr := moonsail(t, "wait", broken, "--timeout", "1m", "--address", s.url)
+	status, out, errOut := moonsail(t, "wait", "vs/reviews", "--timeout", "1m", "--address", s.url)
+	require.Contains(t, fileErr, "error: it has errors, so the control plane will not use it"+message+broken)
+	require.Equal(t, fileStatus, status, out+errOut)
+	require.Contains(t, errOut, "error: it has errors, so the control plane does not use its newest version"+message+broken)
+	require.Contains(t, errOut, "next:  see 'moonsail explain virtualservice/reviews -n shop' for all problems\n")
+	_, out, _ = moonsail(t, "explain", "vs/reviews", "--address", s.url)
+	require.Contains(t, out, `error: spec.host: unknown field; did you mean "hosts"?`+"\n")
+
+	status, out, errOut = moonsail(t, "wait", "vs/reviews", "--resource-version", inForce, "--timeout", "1m", "--address", s.url)
+	require.Zero(t, status, out+errOut)
+	s.refuse(path)
+	status, out, errOut = moonsail(t, "wait", "vs/reviews", "--timeout", "1m", "--address", s.url)
+	require.Zero(t, status, out+errOut)
 }
 
 // TestIstioWait checks that the namespace follows the last dot, as in istioctl: names of objects may have dots.

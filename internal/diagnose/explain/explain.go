@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -26,9 +27,8 @@ type Explainer struct {
 	Mesh     *model.Mesh // the configuration of the control plane's start; nil: the default
 	Changes  Changes
 	Proxies  distribution.Proxies
-	// Problems returns the problems that were found when an object was read, one per line. nil: they are
-	// not known.
-	Problems func(model.Key) []string
+	// Problems returns the problems that were found when an object was read. nil: they are not known.
+	Problems func(model.Key) problem.List
 }
 
 // Changes is the part of changelog.Log that this package reads.
@@ -50,6 +50,8 @@ type Explanation struct {
 	// Problems were found when the object was read. An object with errors is not in force; a warning may be
 	// about a part that is left out.
 	Problems []string `json:"problems,omitempty"`
+	// Error is the first error of Problems: the newest version of the object is not in force. nil: there is none.
+	Error *problem.Problem `json:"error,omitempty"`
 
 	// Revision is that of the last change; 0: no stage knows of one yet.
 	Revision  model.Revision      `json:"revision,omitempty"`
@@ -108,17 +110,14 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 	last, known := x.Changes.LastChange(key)
 	snap := x.Snapshot()
 	o := snap.Get(key)
-	var problems []string
-	if x.Problems != nil {
-		problems = x.Problems(key)
-	}
+	problems, failure := x.problems(key)
 	switch {
 	case o == nil && !known && len(problems) > 0:
 		return nil, fmt.Errorf("%s: no version is in force: %s", key, strings.Join(problems, "; "))
 	case o == nil && !known:
 		return nil, fmt.Errorf("%s: not found, and not deleted lately", key)
 	}
-	e := &Explanation{Now: time.Now(), Object: key, Exists: o != nil, Problems: problems, State: changelog.Building, Proxies: []distribution.ProxySyncStatus{}}
+	e := &Explanation{Now: time.Now(), Object: key, Exists: o != nil, Problems: problems, Error: failure, State: changelog.Building, Proxies: []distribution.ProxySyncStatus{}}
 	if o != nil {
 		m := o.Metadata()
 		e.ResourceVersion, e.Origin, e.Content = m.ResourceVersion, m.Origin, Content(o)
@@ -138,6 +137,21 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 		})), ask)
 	}
 	return e, nil
+}
+
+// problems returns the problems of an object as lines without the object and its place, and the first error.
+func (x *Explainer) problems(key model.Key) (lines []string, failure *problem.Problem) {
+	if x.Problems == nil {
+		return nil, nil
+	}
+	for _, p := range x.Problems(key) {
+		if p.Severity == problem.SeverityError && failure == nil {
+			failure = new(p)
+		}
+		p.File, p.Line, p.Object = "", 0, model.Key{}
+		lines = append(lines, p.String())
+	}
+	return lines, failure
 }
 
 // RevisionStatus is the status of one change.

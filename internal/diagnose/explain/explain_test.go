@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -197,9 +198,9 @@ func TestExplanationHasProblems(t *testing.T) {
 	o := decode(t, reviews)
 	key := o.Metadata().Key
 	odd := key
-	w.Problems = func(k model.Key) []string {
+	w.Problems = func(k model.Key) problem.List {
 		if k == odd {
-			return []string{"warning: spec.http: is odd"}
+			return problem.List{{Severity: problem.SeverityWarning, File: "a.yaml", Line: 3, Object: k, Field: "spec.http", Message: "is odd"}}
 		}
 		return nil
 	}
@@ -209,6 +210,7 @@ func TestExplanationHasProblems(t *testing.T) {
 	e, err := w.Object(key, Ask{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"warning: spec.http: is odd"}, e.Problems)
+	require.Nil(t, e.Error, "a warning leaves the newest version in force")
 	key.Name = "other"
 	_, err = w.Object(key, Ask{})
 	require.ErrorContains(t, err, "VirtualService/shop/other: not found")
