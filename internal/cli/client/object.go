@@ -84,6 +84,19 @@ func IsObject(arg string) bool {
 	return ok && known && name != ""
 }
 
+// MistypedKind returns the error of an argument that would be KIND/NAME with another spelling of the kind; nil: it would not.
+func MistypedKind(arg string) error {
+	kind, _, ok := strings.Cut(arg, "/")
+	if _, known := parseKind(kind); !ok || known || nearKind(kind) == "" {
+		return nil
+	}
+	return unknownKind(kind)
+}
+
+func unknownKind(kind string) error {
+	return terminal.UsageError{Err: fmt.Errorf("%q: unknown kind%s: use one of %s", kind, nearKind(kind), KindNames())}
+}
+
 // Key parses KIND/NAME or KIND/NAMESPACE/NAME. Without a namespace, it takes the only one that has the object.
 func (o *Object) Key(ctx context.Context, arg string) (model.Key, error) {
 	parts := strings.Split(arg, "/")
@@ -92,7 +105,7 @@ func (o *Object) Key(ctx context.Context, arg string) (model.Key, error) {
 	}
 	kind, ok := parseKind(parts[0])
 	if !ok {
-		return model.Key{}, terminal.UsageError{Err: fmt.Errorf("%q: unknown kind%s: use one of %s", parts[0], nearKind(parts[0]), KindNames())}
+		return model.Key{}, unknownKind(parts[0])
 	}
 	key := model.Key{Kind: kind, Namespace: o.Namespace, Name: parts[len(parts)-1]}
 	if len(parts) == 3 {

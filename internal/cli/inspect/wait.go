@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -164,6 +165,11 @@ func (f *waitFlags) objects(ctx context.Context, arg string) ([]*awaited, error)
 		return nil, terminal.UsageError{Err: errors.New("--resource-version: not allowed with a file: give KIND/NAME")}
 	}
 	tree, err := file.Analyze(arg, config.Decoder{Domain: f.domain, DefaultNamespace: f.object.Namespace})
+	if errors.Is(err, fs.ErrNotExist) {
+		if mistyped := client.MistypedKind(arg); mistyped != nil {
+			return nil, mistyped
+		}
+	}
 	if err != nil {
 		return nil, &terminal.UserError{What: "cannot read it", Where: arg, Err: err, Next: "give a file or directory of YAML, or KIND/NAME"}
 	}

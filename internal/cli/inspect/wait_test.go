@@ -168,14 +168,16 @@ func TestWaitErrors(t *testing.T) {
 		status int
 		want   string
 	}{
-		"no such object":   {[]string{"vs/nothing"}, terminal.ExitFailed, "error: VirtualService nothing: not found in any namespace\n"},
-		"no such file":     {[]string{"nothing.yaml"}, terminal.ExitFailed, "cannot read it"},
-		"broken file":      {[]string{write(t, strings.ReplaceAll(reviewsYAML, "hosts:", "host:"))}, terminal.ExitFailed, `error: it has errors, so the control plane will not use it: VirtualService/shop/reviews: spec.host: unknown field; did you mean "hosts"?` + "\n  where: /"},
-		"no object in it":  {[]string{write(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n")}, terminal.ExitFailed, "no object that the mesh reads"},
-		"invalid share":    {[]string{"vs/a", "--for", "distribution=200%"}, terminal.ExitUsage, "use distribution=P%"},
-		"version and file": {[]string{write(t, reviewsYAML), "--resource-version", "7"}, terminal.ExitUsage, "not allowed with a file"},
-		"no answer":        {[]string{"vs/a", "-n", "b", "--address", "127.0.0.1:1"}, terminal.ExitFailed, "no control plane answers"},
-		"no answer, file":  {[]string{write(t, reviewsYAML), "--address", "127.0.0.1:1"}, terminal.ExitFailed, "no control plane answers"},
+		"no such object":              {[]string{"vs/nothing"}, terminal.ExitFailed, "error: VirtualService nothing: not found in any namespace\n"},
+		"no such file":                {[]string{"nothing.yaml"}, terminal.ExitFailed, "cannot read it"},
+		"mistyped kind":               {[]string{"virtualservce/reviews"}, terminal.ExitUsage, `error: "virtualservce": unknown kind; did you mean "virtualservice"?: use one of `},
+		"no such file in a directory": {[]string{"mesh/reviews.yaml"}, terminal.ExitFailed, "cannot read it"},
+		"broken file":                 {[]string{write(t, strings.ReplaceAll(reviewsYAML, "hosts:", "host:"))}, terminal.ExitFailed, `error: it has errors, so the control plane will not use it: VirtualService/shop/reviews: spec.host: unknown field; did you mean "hosts"?` + "\n  where: /"},
+		"no object in it":             {[]string{write(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n")}, terminal.ExitFailed, "no object that the mesh reads"},
+		"invalid share":               {[]string{"vs/a", "--for", "distribution=200%"}, terminal.ExitUsage, "use distribution=P%"},
+		"version and file":            {[]string{write(t, reviewsYAML), "--resource-version", "7"}, terminal.ExitUsage, "not allowed with a file"},
+		"no answer":                   {[]string{"vs/a", "-n", "b", "--address", "127.0.0.1:1"}, terminal.ExitFailed, "no control plane answers"},
+		"no answer, file":             {[]string{write(t, reviewsYAML), "--address", "127.0.0.1:1"}, terminal.ExitFailed, "no control plane answers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, out, errOut := moonsail(t, append([]string{"wait", "--address", s.url}, tc.args...)...)
