@@ -97,7 +97,19 @@ func unknownKind(kind string) error {
 	return terminal.UsageError{Err: fmt.Errorf("%q: unknown kind%s: use one of %s", kind, nearKind(kind), KindNames())}
 }
 
-// Key parses KIND/NAME or KIND/NAMESPACE/NAME. Without a namespace, it takes the only one that has the object.
+// ObjectArg returns KIND/NAME for the arguments KIND and NAME, and a single argument as it is.
+func ObjectArg(args []string) (string, error) {
+	if len(args) == 1 {
+		return args[0], nil
+	}
+	if strings.Contains(args[0], "/") || strings.Contains(args[1], "/") {
+		return "", terminal.UsageError{Err: fmt.Errorf("%q and %q: more than one object: use KIND/NAME or KIND NAME", args[0], args[1])}
+	}
+	return args[0] + "/" + args[1], nil
+}
+
+// Key parses KIND/NAME, KIND/NAMESPACE/NAME or KIND/NAME.NAMESPACE. Without a namespace, it takes the only one that has the
+// object.
 func (o *Object) Key(ctx context.Context, arg string) (model.Key, error) {
 	parts := strings.Split(arg, "/")
 	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
@@ -121,17 +133,27 @@ func (o *Object) Key(ctx context.Context, arg string) (model.Key, error) {
 	return o.findNamespace(ctx, key)
 }
 
-// findNamespace completes a key with the namespace of the only object of its name.
+// findNamespace completes a key with the namespace of the only object of its name. Names of objects may have dots: what follows
+// the last one is the namespace only if no object has the whole name.
 func (o *Object) findNamespace(ctx context.Context, key model.Key) (model.Key, error) {
 	list, err := o.client.Objects(ctx, key.Kind)
 	if err != nil {
 		return key, err
 	}
 	var in []string
+	qualified := false
+	last := strings.LastIndexByte(key.Name, '.')
 	for _, one := range list {
-		if one.Name == key.Name {
+		switch {
+		case one.Name == key.Name:
 			in = append(in, one.Namespace)
+		case last > 0 && one.Name == key.Name[:last] && one.Namespace == key.Name[last+1:]:
+			qualified = true
 		}
+	}
+	if len(in) == 0 && qualified {
+		key.Name, key.Namespace = key.Name[:last], key.Name[last+1:]
+		return key, nil
 	}
 	switch len(in) {
 	case 1:
@@ -223,7 +245,13 @@ func (c *ControlPlane) objectNames(ctx context.Context, kind model.Kind, namespa
 // Complete completes kinds, then names of existing objects. With files, the argument may also be a file.
 func (o *Object) Complete(files bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
+		switch {
+		case len(args) == 1: // KIND NAME
+			if kind, known := parseKind(args[0]); known {
+				return o.client.objectNames(cmd.Context(), kind, o.Namespace), cobra.ShellCompDirectiveNoFileComp
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		case len(args) > 1:
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		directive := cobra.ShellCompDirectiveNoFileComp

@@ -49,7 +49,9 @@ has a newer version.
 
 With several control planes, the list covers the proxies of all, and names control planes that have
 another version or do not answer. The stages, the revision, and the Envoys that are asked belong to
-the control plane that answers. --local covers it alone.`,
+the control plane that answers. --local covers it alone.
+
+Instead of KIND/NAME, KIND NAME is accepted too, and NAME.NAMESPACE instead of NAME.`,
 		Example: `  # Explain a VirtualService
   moonsail explain virtualservice/reviews -n shop
 
@@ -58,8 +60,14 @@ the control plane that answers. --local covers it alone.`,
 
   # Print all details
   moonsail explain endpointslice/reviews-1 -o yaml`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			object, err := client.ObjectArg(args)
+			if err != nil {
+				return err
+			}
+			return f.run(cmd, object)
+		},
 	}
 	f.client.AddFlags(cmd)
 	f.out.AddFlag(cmd)

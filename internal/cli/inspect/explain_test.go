@@ -184,6 +184,44 @@ func TestExplainFindsTheNamespace(t *testing.T) {
 	require.Contains(t, errOut, "unknown kind")
 }
 
+// TestFormsOfObjects checks the forms of arguments that name an object.
+func TestFormsOfObjects(t *testing.T) {
+	s := newShop(t)
+	s.apply(write(t, reviewsYAML+"---\n"+strings.ReplaceAll(reviewsYAML, "name: reviews", "name: ratings")+
+		"---\n"+strings.ReplaceAll(reviewsYAML, "name: reviews, namespace: shop", "name: ratings.shop, namespace: bank")))
+	for args, want := range map[string]string{
+		"vs/reviews.shop":         "VirtualService/shop/reviews",
+		"vs reviews":              "VirtualService/shop/reviews",
+		"virtualservices reviews": "VirtualService/shop/reviews",
+		"vs reviews.shop":         "VirtualService/shop/reviews",
+		"vs reviews -n shop":      "VirtualService/shop/reviews",
+		"vs/ratings":              "VirtualService/shop/ratings",
+		"vs/ratings.shop":         "VirtualService/bank/ratings.shop", // an object of the whole name precedes
+	} {
+		t.Run(args, func(t *testing.T) {
+			status, out, errOut := moonsail(t, append([]string{"explain", "--address", s.url}, strings.Fields(args)...)...)
+			require.Zero(t, status, errOut)
+			require.Contains(t, out, want+"  updated")
+			status, out, errOut = moonsail(t, append([]string{"wait", "--timeout", "1m", "--address", s.url}, strings.Fields(args)...)...)
+			require.Zero(t, status, out+errOut)
+			require.Contains(t, out, want+": ")
+		})
+	}
+	for args, want := range map[string]string{
+		"vs/reviews.bank": "VirtualService reviews.bank: not found in any namespace",
+		"vs/a vs/b":       `"vs/a" and "vs/b": more than one object`,
+		"vz reviews":      `"vz": unknown kind; did you mean "vs"?`,
+	} {
+		t.Run(args, func(t *testing.T) {
+			status, _, errOut := moonsail(t, append([]string{"explain", "--address", s.url}, strings.Fields(args)...)...)
+			require.NotZero(t, status)
+			require.Contains(t, errOut, want)
+		})
+	}
+	_, out, _ := moonsail(t, "__complete", "explain", "--address", s.url, "vs", "rev")
+	require.Contains(t, out, "reviews\n")
+}
+
 func TestCompletion(t *testing.T) {
 	s := newShop(t)
 	s.apply(write(t, reviewsYAML))

@@ -67,7 +67,8 @@ applies to objects in the file without a namespace. In a cluster, a control plan
 Secrets and ConfigMaps that other objects name. The command leaves out the others, unless the file
 has nothing else. For KIND/NAME, the command waits for the newest change that the control plane has
 seen, or first for the version in --resource-version. Without --resource-version it fails if the newest
-version has errors, so that the control plane does not use it.
+version has errors, so that the control plane does not use it. KIND NAME is accepted too, and
+NAME.NAMESPACE instead of NAME.
 
 Proxies that the change does not concern, and disconnected proxies, do not count. Disconnected ones are
 reported, and get the change when they reconnect.
@@ -83,8 +84,17 @@ command waits for a control plane that does not answer, whatever the share, and 
 
   # Do not fail if a proxy refuses something
   moonsail wait mesh/ --refused-too`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			object, err := client.ObjectArg(args)
+			if err != nil {
+				return err
+			}
+			if len(args) == 2 && !client.IsObject(object) {
+				return terminal.UsageError{Err: fmt.Errorf("%s and %s: give one file or directory, KIND/NAME, or KIND NAME", args[0], args[1])}
+			}
+			return f.run(cmd, object)
+		},
 	}
 	f.addFlags(cmd)
 	return cmd

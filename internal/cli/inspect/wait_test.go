@@ -172,6 +172,8 @@ func TestWaitErrors(t *testing.T) {
 		"no such file":                {[]string{"nothing.yaml"}, terminal.ExitFailed, "cannot read it"},
 		"mistyped kind":               {[]string{"virtualservce/reviews"}, terminal.ExitUsage, `error: "virtualservce": unknown kind; did you mean "virtualservice"?: use one of `},
 		"no such file in a directory": {[]string{"mesh/reviews.yaml"}, terminal.ExitFailed, "cannot read it"},
+		"two files":                   {[]string{"a.yaml", "b.yaml"}, terminal.ExitUsage, "error: a.yaml and b.yaml: give one file or directory, KIND/NAME, or KIND NAME\n"},
+		"two objects":                 {[]string{"vs/a", "vs/b"}, terminal.ExitUsage, `error: "vs/a" and "vs/b": more than one object: use KIND/NAME or KIND NAME` + "\n"},
 		"broken file":                 {[]string{write(t, strings.ReplaceAll(reviewsYAML, "hosts:", "host:"))}, terminal.ExitFailed, `error: it has errors, so the control plane will not use it: VirtualService/shop/reviews: spec.host: unknown field; did you mean "hosts"?` + "\n  where: /"},
 		"no object in it":             {[]string{write(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n")}, terminal.ExitFailed, "no object that the mesh reads"},
 		"invalid share":               {[]string{"vs/a", "--for", "distribution=200%"}, terminal.ExitUsage, "use distribution=P%"},
