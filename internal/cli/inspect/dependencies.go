@@ -184,11 +184,31 @@ func (f *dependenciesFlags) unknown(ctx context.Context, workload string) error 
 		name, names = f.callersOf, calledNames
 		what = fmt.Sprintf("service %q: no callers are known", f.callersOf)
 	}
+	var known []string
+	if workload == "" {
+		known = f.serviceNames(ctx)
+	}
 	f.callersOf = ""
 	if all, err := f.report(ctx, ""); err == nil {
-		what += spelling.DidYouMean(name, names(all))
+		known = append(known, names(all)...)
+	}
+	if !slices.Contains(known, name) {
+		what += spelling.DidYouMean(name, known)
 	}
 	return &terminal.UserError{What: what, Next: "list all with 'moonsail dependencies'; calls of sidecars' metrics appear after a minute or two"}
+}
+
+// serviceNames names the Kubernetes Services of the mesh, also those that no workload calls; none if the control plane does not
+// answer.
+func (f *dependenciesFlags) serviceNames(ctx context.Context) (out []string) {
+	list, err := f.client.Objects(ctx, model.KindService)
+	if err != nil {
+		return nil
+	}
+	for _, s := range list {
+		out = append(out, s.Name, s.Name+"."+s.Namespace)
+	}
+	return out
 }
 
 // namesOf names the workloads of a report.

@@ -3,6 +3,7 @@ package inspect
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -60,7 +61,12 @@ func dependenciesAt(t *testing.T, others ...explain.PeerQuery) (address string, 
 	t.Helper()
 	asked = &[]url.Values{}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/debug/dependencies" {
+		switch r.URL.Path {
+		case "/debug/store/Service":
+			fmt.Fprint(w, `{"objects": [{"kind": "Service", "namespace": "shop", "name": "catalog"}, {"kind": "Service", "namespace": "shop", "name": "reviews"}]}`)
+			return
+		case "/debug/dependencies":
+		default:
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
@@ -114,6 +120,10 @@ func TestDependenciesErrors(t *testing.T) {
 	}{
 		"workload":              {[]string{"pod/wed.shop"}, 1, `workload "wed.shop": no calls are known; did you mean "web.shop"?`},
 		"service":               {[]string{"--callers-of", "review.shop"}, 1, `service "review.shop": no callers are known; did you mean "reviews.shop"?`},
+		"service by its name":   {[]string{"--callers-of", "revews"}, 1, `service "revews": no callers are known; did you mean "reviews"?`},
+		"service not called":    {[]string{"--callers-of", "catalgo"}, 1, `service "catalgo": no callers are known; did you mean "catalog"?`},
+		"service in namespace":  {[]string{"--callers-of", "catalgo.shop"}, 1, `service "catalgo.shop": no callers are known; did you mean "catalog.shop"?`},
+		"known service":         {[]string{"--callers-of", "catalog"}, 1, `service "catalog": no callers are known` + "\n"},
 		"by namespace":          {[]string{"--by-namespace"}, 2, "--by-namespace: is for -o sidecar"},
 		"namespace of workload": {[]string{"web", "--by-namespace", "-o", "sidecar"}, 2, "leave out WORKLOAD"},
 		"Sidecar of callers":    {[]string{"--callers-of", "a", "-o", "sidecar"}, 2, "would allow only calls to this service"},
