@@ -81,8 +81,8 @@ func printSection(w io.Writer, s terminal.Style, c *comparedConfig, name string,
 func (c *comparedConfig) elsewhere(section string) string {
 	at := strings.LastIndexByte(c.Proxy, '.')
 	switch {
-	case c.named != "":
-		return fmt.Sprintf(" with %q in the name", c.named)
+	case c.chosen != "":
+		return c.chosen
 	case section == "secrets" && len(c.Secrets) > 0:
 		return " from the control plane"
 	case section == "extensions" && at > 0 && c.Agent != "":

@@ -1,14 +1,13 @@
 // Package proxyconfig is the command `moonsail proxy-config`.
 //
-// proxyconfig.go has the command and the comparison, envoy.go how Envoy is asked, rows.go the tables of each section; bootstrap.go, log.go
-// and roots.go have subcommands.
+// proxyconfig.go has the command and the comparison, filter.go what is shown of it, envoy.go how Envoy is asked, rows.go the tables
+// of each section; bootstrap.go, log.go and roots.go have subcommands.
 package proxyconfig
 
 import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +20,7 @@ type flags struct {
 	client client.ControlPlane
 	out    client.ListOutput
 	admin  string
-	name   string
+	filter filter
 
 	namespace string // of the proxy
 }
@@ -104,7 +103,7 @@ resources in full, and -o name their names. ` + seeParent,
 	}
 	f.addFlags(cmd, " (none: do not ask Envoy)")
 	f.out.AddFlag(cmd)
-	cmd.Flags().StringVar(&f.name, "name", "", "show only resources whose name contains `TEXT`")
+	f.filter.addFlags(cmd, section)
 	return cmd
 }
 
@@ -134,8 +133,8 @@ type comparedConfig struct {
 	Admin     string             `json:"admin,omitempty"`   // where Envoy was asked
 	Unasked   string             `json:"unasked,omitempty"` // why its agent did not answer
 
-	named string // only resources whose names contain it; empty: all
-	wide  bool   // tables have all columns
+	chosen string // describes the filter of resources; empty: all
+	wide   bool   // tables have all columns
 }
 
 type comparedResource struct {
@@ -159,7 +158,9 @@ func (f *flags) run(cmd *cobra.Command, section, proxy string) error {
 	if err := out.compare(section, actual); err != nil {
 		return err
 	}
-	out.filter(f.name)
+	if err := out.filter(&f.filter); err != nil {
+		return err
+	}
 	out.wide = f.out.IsWide()
 	return f.out.Print(cmd.OutOrStdout(), client.List{Value: out, Names: out.names,
 		Table: func(w io.Writer) error { return printConfig(w, out, section, actual) }})
@@ -185,11 +186,6 @@ func (c *comparedConfig) compare(section string, actual *explain.Actual) error {
 		c.Resources = append(c.Resources, comparedResource{ConfigResource: r, Envoy: &explain.Verdict{State: explain.Extra}})
 	}
 	return nil
-}
-
-func (c *comparedConfig) filter(text string) {
-	c.named = text
-	c.Resources = slices.DeleteFunc(c.Resources, func(r comparedResource) bool { return !containsFold(r.Name, text) })
 }
 
 // names returns the names of the resources, for --name.

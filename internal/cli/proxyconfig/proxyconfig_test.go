@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
 	"testing"
 
@@ -273,4 +274,53 @@ func TestLogThroughAgent(t *testing.T) {
 	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, errOut, "forward its port 15000")
 	require.Equal(t, []string{"GET /debug/proxies/a.shop/config/secrets"}, asked)
+}
+
+// TestFilters checks which resources the flags choose.
+func TestFilters(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		resources := map[string]string{
+			"clusters": `{"type": "CDS", "name": "outbound|80||a.shop.svc.cluster.local", "resource": {}}, {"type": "CDS", "name": "outbound|90||a.shop.svc.cluster.local", "resource": {}},
+				{"type": "CDS", "name": "outbound|80||b.shop.svc.cluster.local", "resource": {}}, {"type": "CDS", "name": "inbound|80||", "resource": {}}, {"type": "CDS", "name": "agent", "resource": {}}`,
+			"endpoints": `{"type": "EDS", "name": "outbound|80||a.shop.svc.cluster.local", "resource": {"endpoints": [{"lbEndpoints": [{"endpoint": {"address": {"socketAddress": {"address": "10.0.0.1", "portValue": 8080}}}}]}]}},
+				{"type": "EDS", "name": "outbound|90||b.shop.svc.cluster.local", "resource": {}}`,
+			"listeners": `{"type": "LDS", "name": "0.0.0.0_80", "resource": {"address": {"socketAddress": {"address": "0.0.0.0", "portValue": 80}}}},
+				{"type": "LDS", "name": "10.0.0.2_8080", "resource": {"address": {"socketAddress": {"address": "10.0.0.2", "portValue": 8080}}}}, {"type": "LDS", "name": "gone"}`,
+		}
+		fmt.Fprintf(w, `{"proxy": "a.shop", "resources": [%s]}`, resources[path.Base(r.URL.Path)])
+	}))
+	defer server.Close()
+	const a80, a90, b80, b90 = "outbound|80||a.shop.svc.cluster.local\n", "outbound|90||a.shop.svc.cluster.local\n", "outbound|80||b.shop.svc.cluster.local\n", "outbound|90||b.shop.svc.cluster.local\n"
+	for args, want := range map[string]string{
+		"clusters --fqdn a.shop":                             a80 + a90,
+		"clusters --fqdn a.shop.svc.cluster.local --port 80": a80,
+		"clusters --port 80":                                 a80 + b80 + "inbound|80||\n",
+		"clusters --port 80 --name B.SHOP":                   b80,
+		"cluster --port 81":                                  "",
+		"endpoints --fqdn b.shop":                            b90,
+		"endpoints --port 80":                                a80,
+		"endpoints --port 8080":                              a80,
+		"listeners --port 8080":                              "10.0.0.2_8080\n",
+	} {
+		t.Run(args, func(t *testing.T) {
+			status, out, errOut := moonsail(t, append(append([]string{"proxy-config"}, strings.Fields(args)...), "a.shop", "-o", "name", "--address", server.URL, "--admin", "none")...)
+			require.Zero(t, status, errOut)
+			require.Equal(t, want, out)
+		})
+	}
+	_, out, _ := moonsail(t, "proxy-config", "clusters", "a.shop", "--fqdn", "c.shop", "--port", "80", "--address", server.URL, "--admin", "none")
+	require.Contains(t, out, `no clusters with "c.shop" in the host and with port 80`+"\n")
+	for args, want := range map[string]string{
+		"endpoints a.shop --cluster b": "error: --cluster: not supported: use --name TEXT, a part of the resource's name\n",
+		"listeners a.shop --type HTTP": "error: --type: not supported: use --name TEXT",
+		"all a.shop --fqdn b":          "error: --fqdn: not supported: use --name TEXT",
+		"listeners a.shop --prot 80":   `error: unknown flag: --prot; did you mean "--port"?`,
+		"clusters a.shop --port 80000": `error: --port "80000": out of range`,
+	} {
+		t.Run(args, func(t *testing.T) {
+			status, _, errOut := moonsail(t, append([]string{"proxy-config"}, strings.Fields(args)...)...)
+			require.Equal(t, terminal.ExitUsage, status)
+			require.Contains(t, errOut, want)
+		})
+	}
 }

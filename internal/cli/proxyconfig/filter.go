@@ -1,0 +1,106 @@
+package proxyconfig
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
+)
+
+// filter chooses resources of a section. Zero fields choose all.
+type filter struct {
+	name string // a part of the resource's name
+	fqdn string // a part of the host of a cluster's service
+	port uint16
+}
+
+// addFlags adds the flags of a section. --fqdn and --port are istioctl's.
+func (f *filter) addFlags(cmd *cobra.Command, section string) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.name, "name", "", "show only resources whose name contains `TEXT`")
+	switch section {
+	case "clusters":
+		fs.StringVar(&f.fqdn, "fqdn", "", "show only clusters of services whose host contains `TEXT`")
+		fs.Uint16Var(&f.port, "port", 0, "show only clusters of this `PORT` of a service")
+	case "endpoints":
+		fs.StringVar(&f.fqdn, "fqdn", "", "show only endpoints of services whose host contains `TEXT`")
+		fs.Uint16Var(&f.port, "port", 0, "show only clusters of this `PORT` of a service, or with an endpoint of this port")
+	case "listeners":
+		fs.Uint16Var(&f.port, "port", 0, "show only listeners on this `PORT`")
+	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && slices.Contains(istioctlFilters, unknown.GetSpecifiedName()) {
+			return terminal.UsageError{Err: fmt.Errorf("--%s: not supported: use --name TEXT, a part of the resource's name", unknown.GetSpecifiedName())}
+		}
+		return cmd.Parent().FlagErrorFunc()(cmd, err)
+	})
+}
+
+// istioctlFilters are filters of istioctl that are not supported, or not for all sections. Its --address is missing: here it is
+// that of the control plane.
+var istioctlFilters = []string{"cluster", "direction", "fqdn", "port", "status", "subset", "type"}
+
+// String describes the filter after the name of a section; empty: it chooses all.
+func (f *filter) String() string {
+	var parts []string
+	if f.name != "" {
+		parts = append(parts, fmt.Sprintf(" with %q in the name", f.name))
+	}
+	if f.fqdn != "" {
+		parts = append(parts, fmt.Sprintf(" with %q in the host", f.fqdn))
+	}
+	if f.port != 0 {
+		parts = append(parts, fmt.Sprintf(" with port %d", f.port))
+	}
+	return strings.Join(parts, " and")
+}
+
+// filter removes resources that a filter does not choose.
+func (c *comparedConfig) filter(f *filter) error {
+	c.chosen = f.String()
+	kept := []comparedResource{}
+	for i := range c.Resources {
+		chosen, err := f.chooses(&c.Resources[i])
+		if err != nil {
+			return err
+		}
+		if chosen {
+			kept = append(kept, c.Resources[i])
+		}
+	}
+	c.Resources = kept
+	return nil
+}
+
+func (f *filter) chooses(r *comparedResource) (bool, error) {
+	cluster, _ := resourcename.ParseCluster(r.Name)
+	switch {
+	case !containsFold(r.Name, f.name), f.fqdn != "" && !containsFold(string(cluster.Host), f.fqdn):
+		return false, nil
+	case f.port == 0, cluster.Port == uint32(f.port):
+		return true, nil
+	}
+	v, err := generic(r)
+	if err != nil {
+		return false, err
+	}
+	port := strconv.Itoa(int(f.port))
+	if r.Type == "LDS" {
+		return text(v, "address", "socketAddress", "portValue") == port, nil
+	}
+	for _, l := range items(v, "endpoints") {
+		for _, e := range items(l, "lbEndpoints") {
+			if text(e, "endpoint", "address", "socketAddress", "portValue") == port {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
