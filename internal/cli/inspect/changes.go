@@ -28,6 +28,8 @@ type changesFlags struct {
 	namespaces client.Namespaces
 	watch      bool
 	count      uint
+	since      time.Duration // 0: all
+	sort       string        // one of sortKeys
 }
 
 func newChangesCommand() *cobra.Command {
@@ -49,7 +51,10 @@ PROXIES has the number of proxies with the change, of the connected proxies that
 after the revision marks a change that went out with a newer one.
 
 Each replica of a control plane in a cluster counts its own revisions and proxies. With several, each
-has a row for a change, and CONTROL PLANE names it.`,
+has a row for a change, and CONTROL PLANE names it.
+
+With --sort, the list has the changes of all replicas with the largest values, the largest first. In
+JSON and YAML, changes are newest first, or in the order of --sort.`,
 		Example: `  # List the newest 20 changes
   moonsail changes
 
@@ -58,6 +63,9 @@ has a row for a change, and CONTROL PLANE names it.`,
 
   # List the objects that changed in a namespace
   moonsail changes -n shop -o name
+
+  # List the slowest changes of the last five minutes
+  moonsail changes --since 5m --sort total --number 5
 
   # Follow changes
   moonsail changes --watch`,
@@ -69,13 +77,16 @@ has a row for a change, and CONTROL PLANE names it.`,
 			if f.watch && !f.out.IsTable() {
 				return terminal.UsageError{Err: errors.New("--watch: prints a table: leave out --output")}
 			}
+			if err := f.checkSelection(cmd); err != nil {
+				return terminal.UsageError{Err: err}
+			}
 			return f.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
 	f.client.AddFlags(cmd)
 	f.out.AddFlag(cmd)
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "continue, and print each change when it is distributed")
-	cmd.Flags().UintVar(&f.count, "number", 20, "list at most `N` changes")
+	f.addSelection(cmd)
 	f.namespaces.AddFlags(cmd, &f.client, "changes of objects")
 	return cmd
 }
@@ -97,19 +108,27 @@ func (f *changesFlags) run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	list := joinChanges(replicas, lists)
-	return f.out.Print(w, client.List{Value: list, Names: list.objects, Table: func(w io.Writer) error { return f.print(w, &list) }})
+	f.order(&list)
+	names := func() []string { return changedObjects(f.rows(&list)) }
+	return f.out.Print(w, client.List{Value: list, Names: names, Table: func(w io.Writer) error { return f.print(w, &list) }})
 }
 
-// newest fetches the newest changes of the namespace.
+// allChanges is a number of changes that asks for all that a control plane keeps.
+const allChanges = math.MaxInt32
+
+// newest fetches the newest changes of the namespace within the time of --since. With --sort, it fetches all of them.
 func (f *changesFlags) newest(ctx context.Context, r *client.Replica) (debug.ChangeList, error) {
-	n := f.count
-	if f.namespaces.Namespace != "" {
-		n = math.MaxInt32 // all that the control plane keeps: the count is of those in the namespace
+	n, most := f.count, f.count
+	if f.sorted() {
+		n, most = allChanges, allChanges
+	}
+	if f.namespaces.Namespace != "" || f.since > 0 {
+		n = allChanges // the count is of those that are listed
 	}
 	list, err := fetchChanges(ctx, r, n, 0)
-	list.Changes = slices.DeleteFunc(list.Changes, func(c changelog.Change) bool { return !f.concerns(&c) })
-	if uint(len(list.Changes)) > f.count {
-		list.Changes = list.Changes[:f.count]
+	list.Changes = slices.DeleteFunc(list.Changes, func(c changelog.Change) bool { return !f.lists(&c, list.Now) })
+	if uint(len(list.Changes)) > most {
+		list.Changes = list.Changes[:most]
 	}
 	return list, err
 }
@@ -119,9 +138,9 @@ func (f *changesFlags) concerns(c *changelog.Change) bool {
 	return f.namespaces.Namespace == "" || slices.ContainsFunc(c.Objects, func(o changelog.ChangedObject) bool { return f.namespaces.Has(o.Namespace) })
 }
 
-// objects returns the changed objects, in the form that explain takes, each once.
-func (l changeList) objects() (names []string) {
-	for _, c := range slices.Backward(l.Changes) {
+// changedObjects returns the changed objects, in the form that explain takes, each once.
+func changedObjects(rows []listedChange) (names []string) {
+	for _, c := range rows {
 		for _, o := range c.Objects {
 			if name := strings.ToLower(string(o.Kind)) + strings.TrimPrefix(o.Key.String(), string(o.Kind)); !slices.Contains(names, name) {
 				names = append(names, name)
@@ -141,7 +160,7 @@ func fetchChanges(ctx context.Context, r *client.Replica, n uint, after model.Re
 type changeList struct {
 	Now     time.Time      `json:"now"`
 	Newest  model.Revision `json:"newest"`  // the highest
-	Changes []listedChange `json:"changes"` // newest first
+	Changes []listedChange `json:"changes"` // newest first, or in the order of --sort
 }
 
 type listedChange struct {
@@ -197,13 +216,8 @@ func columnsOf(several bool) []changeColumn {
 }
 
 func (f *changesFlags) print(w io.Writer, list *changeList) error {
-	switch {
-	case len(list.Changes) > 0:
-	case f.namespaces.Namespace != "":
-		_, err := fmt.Fprintf(w, "no changes of objects in namespace %s\n", f.namespaces.Namespace)
-		return err
-	default:
-		_, err := fmt.Fprintln(w, "no changes yet")
+	if len(list.Changes) == 0 {
+		_, err := fmt.Fprintln(w, f.none())
 		return err
 	}
 	var headings []string
@@ -212,10 +226,25 @@ func (f *changesFlags) print(w io.Writer, list *changeList) error {
 	}
 	t := terminal.NewTable(headings...)
 	style := terminal.StyleFor(w)
-	for _, c := range slices.Backward(list.Changes) {
+	for _, c := range f.rows(list) {
 		t.Row(changeRow(style, &c, list.Now)...)
 	}
 	return t.Write(w)
+}
+
+// none is the text of an empty list.
+func (f *changesFlags) none() string {
+	text := "no changes"
+	if f.namespaces.Namespace != "" {
+		text += " of objects in namespace " + f.namespaces.Namespace
+	}
+	if f.since > 0 {
+		return fmt.Sprintf("%s in the last %s", text, f.since)
+	}
+	if f.namespaces.Namespace == "" {
+		text += " yet"
+	}
+	return text
 }
 
 // listedObjects is the number of objects that a row names.
