@@ -47,6 +47,8 @@ of changed objects on its way to the proxies:
   ACK        until the last proxy that it concerns has answered
   TOTAL      the sum
 
+While proxies are awaited, the stage in progress and TOTAL have the time so far: >5400.0.
+
 PROXIES has the number of proxies with the change, of the connected proxies that it concerns. A *
 after the revision marks a change that went out with a newer one.
 
@@ -251,12 +253,12 @@ func (f *changesFlags) none() string {
 const listedObjects = 2
 
 func changeRow(style terminal.Style, c *listedChange, now time.Time) []string {
-	stages, total := c.Timeline.Split(tableUnit)
+	times := timesAt(&c.Change, now, tableUnit)
 	row := []string{revision(&c.Change), c.Observed.Local().Format("15:04:05.000")}
 	for _, s := range changelog.Stages {
-		row = append(row, millis(stages[s]))
+		row = append(row, times.stage(s))
 	}
-	row = append(row, style.Bold(millis(total)), changeProxies(style, &c.Change, now), strconv.FormatInt(c.Bytes, 10))
+	row = append(row, style.Bold(times.sum()), changeProxies(style, &c.Change, now), strconv.FormatInt(c.Bytes, 10))
 	if c.ControlPlane != "" {
 		row = append(row, c.ControlPlane)
 	}

@@ -69,25 +69,25 @@ func (f *changesFlags) order(list *changeList) {
 		return
 	}
 	slices.SortStableFunc(list.Changes, func(a, b listedChange) int {
-		return cmp.Compare(f.field(&b), f.field(&a))
+		return cmp.Compare(f.field(&b, list.Now), f.field(&a, list.Now))
 	})
 	if uint(len(list.Changes)) > f.count {
 		list.Changes = list.Changes[:f.count]
 	}
 }
 
-// field returns the field of --sort.
-func (f *changesFlags) field(c *listedChange) int64 {
+// field returns the field of --sort. Changes on their way count with the time so far.
+func (f *changesFlags) field(c *listedChange, now time.Time) int64 {
 	if f.sort == sortBytes {
 		return c.Bytes
 	}
-	stages, total := c.Timeline.Split(time.Microsecond)
+	times := timesAt(&c.Change, now, time.Microsecond)
 	for _, s := range changelog.Stages {
 		if s.String() == f.sort {
-			return int64(stages[s])
+			return int64(times.stages[s])
 		}
 	}
-	return int64(total)
+	return int64(times.total)
 }
 
 // rows returns the changes in the order of the table: the oldest first, or that of --sort.

@@ -133,3 +133,57 @@ func TestCompleteSort(t *testing.T) {
 	_, out, _ := moonsail(t, "__complete", "changes", "--sort", "")
 	require.Contains(t, out, "time\ntotal\nstore\nderive\ntranslate\nsend\nack\nbytes\n")
 }
+
+// overdue returns a change that was sent and that a proxy has not answered.
+func overdue(rev model.Revision, ago time.Duration) changelog.Change {
+	c := timed(rev, ago, 13*time.Millisecond, 5300*time.Microsecond, 1)
+	c.State, c.Proxies = changelog.Distributing, changelog.Proxies{Concerned: 12, Acked: 11}
+	c.Times = changelog.Times{Stored: c.Observed, Derived: c.Observed, Translated: c.Observed, Published: c.Observed, FirstSent: c.Observed, LastAcked: c.Observed}
+	return c
+}
+
+// TestTimesOfAwaitedChanges checks that a change that a proxy lacks does not look fast.
+func TestTimesOfAwaitedChanges(t *testing.T) {
+	address := changesAt(t, timed(3, time.Second, 0, 900*time.Millisecond, 1), overdue(2, 5413*time.Millisecond))
+	_, out, errOut := moonsail(t, "changes", "--address", address)
+	require.Regexp(t, `\n2 .* 13\.0  >5400\.0  >5413\.0  11/12 \(waiting 5\.4s\)`, out, errOut)
+	for _, by := range []string{"total", "ack"} {
+		_, out, errOut = moonsail(t, "changes", "--sort", by, "--address", address)
+		require.Equal(t, []string{"2", "3"}, revisionsOf(out), errOut)
+	}
+}
+
+// TestOpenStage checks which stage the time so far belongs to.
+func TestOpenStage(t *testing.T) {
+	for name, tc := range map[string]struct {
+		times changelog.Times
+		want  string // the stages
+	}{
+		"observed":   {changelog.Times{}, ">1000.0 0.0 0.0 0.0 0.0"},
+		"stored":     {changelog.Times{Stored: noon}, "0.0 >1000.0 0.0 0.0 0.0"},
+		"derived":    {changelog.Times{Stored: noon, Derived: noon}, "0.0 0.0 >1000.0 0.0 0.0"},
+		"published":  {changelog.Times{Stored: noon, Derived: noon, Published: noon}, "0.0 0.0 0.0 >1000.0 0.0"},
+		"sent":       {changelog.Times{Stored: noon, Derived: noon, Published: noon, FirstSent: noon}, "0.0 0.0 0.0 0.0 >1000.0"},
+		"superseded": {changelog.Times{Stored: noon, Derived: noon, Published: noon, LastAcked: noon}, "0.0 0.0 0.0 0.0 >1000.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := changelog.Change{State: changelog.Distributing, Observed: noon, Times: tc.times, Timeline: changelog.Timeline{-1, -1, -1, -1, -1}}
+			times := timesAt(&c, noon.Add(time.Second), tableUnit)
+			var got []string
+			for _, s := range changelog.Stages {
+				got = append(got, times.stage(s))
+			}
+			require.Equal(t, tc.want, strings.Join(got, " "))
+			require.Equal(t, ">1000.0", times.sum())
+		})
+	}
+}
+
+func TestExplainAwaitedChange(t *testing.T) {
+	e := reviewsChange()
+	c := overdue(3, 5413*time.Millisecond)
+	e.Change, e.State = &c, changelog.Distributing
+	address := several(t, reviewsPage, e, e)
+	_, out, errOut := moonsail(t, "explain", "vs/reviews", "-n", "shop", "--address", address)
+	require.Regexp(t, `\n  ack       >5400\.0 ms  .* last proxy answered: not yet\n  total     >5413\.0 ms so far  0 resources`, out, errOut)
+}

@@ -173,30 +173,39 @@ const barWidth = 40
 // waterfall draws the time of each stage as a bar that begins where the previous one
 // ends.
 func waterfall(b *strings.Builder, s terminal.Style, e *explain.Explanation) {
-	stages, total := e.Change.Timeline.Split(tableUnit)
+	times := timesAt(e.Change, e.Now, tableUnit)
 	known := e.Committed.Before(e.Observed) && !e.Committed.IsZero()
 	var watch time.Duration
 	if known {
 		watch = e.Observed.Sub(e.Committed).Round(tableUnit)
 	}
-	whole := max(watch+total, 1)
-	line := func(name string, from, took time.Duration, text string) {
+	whole := max(watch+times.total, 1)
+	line := func(name string, from, took time.Duration, length, text string) {
 		start, end := int(barWidth*from/whole), int((barWidth*(from+took)+whole-1)/whole)
 		bar := strings.Repeat(" ", start) + strings.Repeat("█", end-start)
 		if took == 0 {
 			bar = strings.Repeat(" ", min(start, barWidth-1)) + s.Dim("·")
 		}
-		fmt.Fprintf(b, "  %-9s %9s  %s%s  %s\n", name, millis(took)+" ms", bar, strings.Repeat(" ", max(0, barWidth-terminal.PrintedWidth(bar))), s.Dim(text))
+		fmt.Fprintf(b, "  %-9s %9s  %s%s  %s\n", name, length+" ms", bar, strings.Repeat(" ", max(0, barWidth-terminal.PrintedWidth(bar))), s.Dim(text))
 	}
 	if known {
-		line("watch", 0, watch, "from the API server's commit, known to the second, until observed")
+		line("watch", 0, watch, millis(watch), "from the API server's commit, known to the second, until observed")
 	}
 	at := watch
-	for i, took := range stages {
-		line(changelog.Stage(i).String(), at, took, stageTexts[i])
+	for i, took := range times.stages {
+		stage, text := changelog.Stage(i), stageTexts[i]
+		if times.pending && stage == times.open {
+			text += ": not yet"
+		}
+		line(stage.String(), at, took, times.stage(stage), text)
 		at += took
 	}
-	fmt.Fprintf(b, "  %-9s %s  %d resources changed, %d bytes\n", "total", s.Bold(fmt.Sprintf("%9s", millis(watch+total)+" ms")), e.Change.Resources, e.Change.Bytes)
+	soFar := ""
+	if times.pending {
+		soFar = " so far"
+	}
+	fmt.Fprintf(b, "  %-9s %s%s  %d resources changed, %d bytes\n", "total", s.Bold(fmt.Sprintf("%9s", atLeast(watch+times.total, times.pending)+" ms")), soFar,
+		e.Change.Resources, e.Change.Bytes)
 }
 
 func printDistribution(w io.Writer, s terminal.Style, e *explain.Explanation) error {
