@@ -16,6 +16,18 @@ import (
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
+// actualInTime is actual within --timeout. An Envoy that does not answer in time is as one that is not asked, and out is marked late.
+func (f *flags) actualInTime(ctx context.Context, out *comparedConfig) (*explain.Actual, error) {
+	inTime, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	actual, err := f.actual(inTime, out)
+	if actual == nil && f.admin != noAdmin && ctx.Err() == nil && errors.Is(inTime.Err(), context.DeadlineExceeded) {
+		out.late, out.Unasked = true, fmt.Sprintf("no answer within %s", f.timeout)
+		return nil, nil
+	}
+	return actual, err
+}
+
 // actual returns the configuration of the proxy's Envoy; nil if it is not asked.
 func (f *flags) actual(ctx context.Context, out *comparedConfig) (*explain.Actual, error) {
 	text, err := f.dumped(ctx, out, url.Values{configdump.Query: {""}}, "set --admin to its admin interface, or leave Envoy out with --admin none")

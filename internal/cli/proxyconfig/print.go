@@ -26,7 +26,7 @@ func printConfig(w io.Writer, c *comparedConfig, section string, actual *explain
 	if err := printSecrets(w, s, c); err != nil {
 		return err
 	}
-	if err := printDifferences(w, s, c); err != nil || actual != nil {
+	if err := printDifferences(w, s, c); err != nil || actual != nil || c.late {
 		return err
 	}
 	if c.Unasked != "" {

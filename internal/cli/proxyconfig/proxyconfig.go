@@ -6,13 +6,16 @@ package proxyconfig
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // flags are the values of the flags of `moonsail proxy-config`.
@@ -22,7 +25,8 @@ type flags struct {
 	admin  string
 	filter filter
 
-	namespace string // of the proxy
+	namespace string        // of the proxy
+	timeout   time.Duration // of Envoy's answer
 }
 
 // noAdmin is the value of --admin that leaves Envoy out.
@@ -42,7 +46,7 @@ Columns of sections:
 
   SENT   state of the newest version: ACKed, sent (without an answer), not sent, or refused
   ENVOY  same, differs, missing, warming (not in use yet), extra (in Envoy only), or ? if Envoy was
-         not asked
+         not asked, or did not answer within --timeout
 
 Envoy's part comes through the control plane and the proxy's agent (see --agent-token-file of
 'moonsail serve'), or from --admin. If the agent does not answer, it comes from port 15000 of the
@@ -104,6 +108,7 @@ resources in full, and -o name their names. ` + seeParent,
 	f.addFlags(cmd, " (none: do not ask Envoy)")
 	f.out.AddFlag(cmd)
 	f.filter.addFlags(cmd, section)
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 3*time.Second, "maximum time for Envoy's answer; the table has ? without one")
 	return cmd
 }
 
@@ -135,6 +140,7 @@ type comparedConfig struct {
 
 	chosen string // describes the filter of resources; empty: all
 	wide   bool   // tables have all columns
+	late   bool   // Envoy did not answer within --timeout
 }
 
 type comparedResource struct {
@@ -143,14 +149,20 @@ type comparedResource struct {
 }
 
 func (f *flags) run(cmd *cobra.Command, section, proxy string) error {
+	if f.timeout <= 0 {
+		return terminal.UsageError{Err: errors.New("--timeout: must be longer than 0")}
+	}
 	config := &explain.ProxyConfig{}
 	if err := f.client.GetProxy(cmd.Context(), "/debug/proxies/", proxy, "/config/"+section+"?full", config); err != nil {
 		return err
 	}
 	out := &comparedConfig{ProxyConfig: config}
-	actual, err := f.actual(cmd.Context(), out)
+	actual, err := f.actualInTime(cmd.Context(), out)
 	if err != nil {
 		return err
+	}
+	if out.late {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: Envoy did not answer within %s, so what it has is unknown: allow more time with --timeout\n", f.timeout)
 	}
 	if actual != nil && (section == "secrets" || section == explain.AllSections) {
 		out.Secrets = actual.Secrets()

@@ -324,3 +324,37 @@ func TestFilters(t *testing.T) {
 		})
 	}
 }
+
+// TestFrozenEnvoy checks that an Envoy that does not answer hides nothing but its own part.
+func TestFrozenEnvoy(t *testing.T) {
+	frozen := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	envoy := httptest.NewServer(http.HandlerFunc(frozen))
+	defer envoy.Close()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/debug/proxies/a.shop/config/clusters":
+			fmt.Fprint(w, `{"proxy": "a.shop", "id": "a", "ips": ["127.0.0.1"], "agent": "127.0.0.1:15020",
+				"resources": [{"type": "CDS", "name": "outbound|80||b", "sent": "ACKed"}]}`)
+		case "/debug/proxies/a/envoy/config_dump":
+			frozen(w, r)
+		}
+	}))
+	defer server.Close()
+	for name, admin := range map[string][]string{
+		"through its agent":           nil,
+		"through its admin interface": {"--admin", strings.TrimPrefix(envoy.URL, "http://")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"proxy-config", "clusters", "a.shop", "--timeout", "50ms", "--address", server.URL}, admin...)
+			status, out, errOut := moonsail(t, args...)
+			require.Zero(t, status, errOut)
+			require.Regexp(t, `\nb  .* ACKed +\?\n$`, out)
+			require.Equal(t, "note: Envoy did not answer within 50ms, so what it has is unknown: allow more time with --timeout\n", errOut)
+			_, out, _ = moonsail(t, append(args, "-o", "json")...)
+			require.Contains(t, out, `"unasked": "no answer within 50ms"`)
+		})
+	}
+	status, _, errOut := moonsail(t, "proxy-config", "all", "a.shop", "--timeout", "0s", "--address", server.URL)
+	require.Equal(t, terminal.ExitUsage, status)
+	require.Contains(t, errOut, "--timeout: must be longer than 0")
+}
