@@ -201,6 +201,12 @@ func (e answerError) RefusedAsWrong() bool {
 	return e.status == http.StatusBadRequest && e.Next == ""
 }
 
+// IsTimeout reports whether no answer came in time, from the control plane or from the proxy that it asked.
+func IsTimeout(err error) bool {
+	var answer answerError
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &answer) && answer.status == http.StatusGatewayTimeout
+}
+
 // IsNotFound reports whether the control plane answered 404.
 func IsNotFound(err error) bool {
 	var answer answerError

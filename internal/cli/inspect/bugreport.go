@@ -319,15 +319,37 @@ func severity(p *server.ProxyState) int {
 func (f *bugReportFlags) proxyItems(name string) []bugreport.Item {
 	folder := "proxies/" + strings.ReplaceAll(path.Base(name), "~", "_") + "/"
 	at := "/debug/proxies/" + url.PathEscape(name)
-	return []bugreport.Item{
+	return slices.Concat([]bugreport.Item{
 		f.page(folder+"state.json", at, "state of its stream", false),
 		f.page(folder+"intended.json", at+"/config/all?full", "its intended configuration and what was sent", false),
+	}, untilTimeout([]bugreport.Item{
 		f.page(folder+"in-use.json", at+"/envoy/in-use", "what its Envoy uses", false),
 		f.page(folder+"config_dump.json", at+"/envoy/config_dump?"+configdump.Query, "its Envoy's configuration", false),
 		f.page(folder+"server_info.json", at+"/envoy/server_info", "its Envoy's version and state", false),
 		f.page(folder+"clusters.json", at+"/envoy/clusters", "its Envoy's clusters and hosts", false),
 		f.page(folder+"listeners.json", at+"/envoy/listeners", "its Envoy's listeners", false),
 		f.page(folder+"stats.txt", at+"/envoy/stats?usedonly", "its Envoy's statistics", false),
-		f.page(folder+"logs.txt", at+"/envoy/logs", "the end of the log of its agent and Envoy", false),
+	}), []bugreport.Item{
+		f.page(folder+"logs.txt", at+"/envoy/logs", "the end of the log of its agent and Envoy", false), // the agent has them
+	})
+}
+
+// untilTimeout returns items of one Envoy that are not read after one of them has got no answer in time. Items are read one
+// after another.
+func untilTimeout(items []bugreport.Item) []bugreport.Item {
+	var slow error
+	for i := range items {
+		name, read := items[i].Name, items[i].Read
+		items[i].Read = func(ctx context.Context) ([]byte, error) {
+			if slow != nil {
+				return nil, slow
+			}
+			text, err := read(ctx)
+			if client.IsTimeout(err) {
+				slow = fmt.Errorf("left out: its Envoy did not answer in time for %s", path.Base(name))
+			}
+			return text, err
+		}
 	}
+	return items
 }

@@ -113,3 +113,34 @@ func TestBugReport(t *testing.T) {
 	status, _, _ = moonsail(t, "bug-report", "--max-size", "0")
 	require.Equal(t, 2, status)
 }
+
+// TestBugReportOfFrozenEnvoy checks that the report waits for a frozen Envoy once, and has the log of its agent.
+func TestBugReportOfFrozenEnvoy(t *testing.T) {
+	for name, frozen := range map[string]http.HandlerFunc{
+		"the control plane gives up": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusGatewayTimeout)
+			_, _ = io.WriteString(w, `{"error":"agent of the proxy: no answer"}`)
+		},
+		"the command gives up": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0 // requests come one after another
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				page, ofEnvoy := strings.CutPrefix(r.URL.Path, "/debug/proxies/a.shop/envoy/")
+				if ofEnvoy && page != "logs" {
+					asked++
+					frozen(w, r)
+					return
+				}
+				_, _ = io.WriteString(w, "{}")
+			}))
+			defer srv.Close()
+			file := filepath.Join(t.TempDir(), "report.tar.gz")
+			status, out, errOut := moonsail(t, "bug-report", "a.shop", "--address", srv.URL, "--file", file, "--timeout", "200ms")
+			require.Zero(t, status, errOut)
+			require.Equal(t, 1, asked)
+			require.Contains(t, out, "not read proxies/a.shop/stats.txt: left out: its Envoy did not answer in time for in-use.json\n")
+			require.Contains(t, readReport(t, file), "proxies/a.shop/logs.txt")
+		})
+	}
+}

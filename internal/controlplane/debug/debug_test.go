@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/moonsail/moonsail/internal/controlplane/agents"
 	"github.com/moonsail/moonsail/internal/controlplane/dashboard"
 	"github.com/moonsail/moonsail/internal/controlplane/dependencies"
 	"github.com/moonsail/moonsail/internal/controlplane/traffic"
@@ -356,4 +358,33 @@ func TestUndecidedCall(t *testing.T) {
 	answer(w, nil, explain.UndecidedError{Proxy: "web.shop", Err: errors.New("listener: filter x is unknown to the simulator")})
 	require.Equal(t, http.StatusNotImplemented, w.Code)
 	require.Contains(t, w.Body.String(), "moonsail proxy-config all web.shop")
+}
+
+// silentAgents are agents that do not answer for some reason.
+type silentAgents struct{ why error }
+
+func (a silentAgents) Get(context.Context, string, string, url.Values) ([]byte, error) {
+	return nil, a.why
+}
+
+func (silentAgents) Sample(context.Context, []distribution.ProxySyncStatus, model.Revision, int) []agents.Use {
+	return nil
+}
+
+// TestSilentAgent checks that programs can tell an Envoy that is late from one that cannot be asked.
+func TestSilentAgent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		why  error
+		want int
+	}{
+		"late":    {&url.Error{Op: "Get", URL: "http://10.0.0.1:15020", Err: context.DeadlineExceeded}, http.StatusGatewayTimeout},
+		"refuses": {errors.New("unauthorized"), http.StatusBadGateway},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stages := whole(t)
+			stages.Sidecars = silentAgents{tc.why}
+			status, _ := get(Handler(stages, slog.New(slog.DiscardHandler)), "/debug/proxies/a/envoy/in-use")
+			require.Equal(t, tc.want, status)
+		})
+	}
 }

@@ -67,12 +67,20 @@ func (h *handler) envoy(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.As(err, &gone):
 		answer(w, nil, err)
+	case isTimeout(err):
+		fail(w, http.StatusGatewayTimeout, "agent of the proxy: "+err.Error(), "Envoy may be frozen or overloaded: see its log")
 	case err != nil:
 		fail(w, http.StatusBadGateway, "agent of the proxy: "+err.Error(), "agents answer requests from their own host or Pod, or with a token: see --agent-token-file of serve and --debug-token-file of agent")
 	default:
 		w.Header().Set("Content-Type", contentType(page))
 		_, _ = w.Write(text)
 	}
+}
+
+// isTimeout reports whether a request got no answer in time.
+func isTimeout(err error) bool {
+	var slow interface{ Timeout() bool }
+	return errors.As(err, &slow) && slow.Timeout()
 }
 
 func contentType(page string) string {
