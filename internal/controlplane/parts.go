@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net"
+	"path/filepath"
 
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/controlplane/agents"
@@ -170,6 +171,9 @@ func (p *parts) debugPages(ctx context.Context) debug.Stages {
 		Changes:     p.changes, Proxies: p.xds, Gatherer: p.metrics.Registry, Explain: p.explainer, Sidecars: p.agents,
 		Traffic: p.traffic,
 		Peers:   p.configuredPeers(),
+	}
+	if p.opts.Kubernetes == nil {
+		s.ConfigDir, _ = filepath.Abs(p.opts.ConfigDir) // fails only without a working directory
 	}
 	for _, page := range p.istiod.All() {
 		s.More = append(s.More, debug.Page{Path: "/debug/" + page.Name, About: page.About, Serve: page.Serve})

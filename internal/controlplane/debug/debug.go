@@ -45,6 +45,8 @@ type Stages struct {
 	Ready func() error
 	// Problems returns the problems of the configuration, for JSON.
 	Problems func() any
+	// ConfigDir is the directory that is the source; empty: it is an API server.
+	ConfigDir string
 	// Source returns the health of the API server; nil: there is no API server.
 	Source func() any
 	// Snapshot returns the newest state of the store.

@@ -360,6 +360,22 @@ func TestUndecidedCall(t *testing.T) {
 	require.Contains(t, w.Body.String(), "moonsail proxy-config all web.shop")
 }
 
+// TestCommandForMissingObjects checks that the advice names the source of the control plane.
+func TestCommandForMissingObjects(t *testing.T) {
+	for name, tc := range map[string]struct{ dir, want string }{
+		"directory":  {"/etc/mesh", "run 'moonsail analyze /etc/mesh' to find"},
+		"API server": {"", "run 'moonsail analyze' to find"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stages := whole(t)
+			stages.ConfigDir = tc.dir
+			status, body := get(Handler(stages, slog.New(slog.DiscardHandler)), "/debug/explain/VirtualService/shop/absent")
+			require.Equal(t, http.StatusNotFound, status)
+			require.Contains(t, body, tc.want)
+		})
+	}
+}
+
 // silentAgents are agents that do not answer for some reason.
 type silentAgents struct{ why error }
 

@@ -36,7 +36,7 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) {
 	ask := explain.Ask{All: r.URL.Query().Has("all"), Max: int(min(most, maxProxies)), Apart: h.everywhere(r)}
 	e, err := h.stages.Explain.Object(key, ask)
 	if err != nil {
-		missing(w, key, err.Error(), "run 'moonsail analyze' to find why an object is not used")
+		missing(w, key, err.Error(), "run '"+h.analyze()+"' to find why an object is not used")
 		return
 	}
 	if ask.Apart {
@@ -44,6 +44,11 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) {
 		h.joinExplanation(r.Context(), timeout, e, ask)
 	}
 	reply(w, e)
+}
+
+// analyze returns the command that checks the source.
+func (h *handler) analyze() string {
+	return strings.TrimSpace("moonsail analyze " + h.stages.ConfigDir)
 }
 
 // maxProxies bounds ?max=.
