@@ -28,7 +28,11 @@ type deliberate struct {
 	matches func(*decided, Change) bool
 }
 
-const trafficPage = "docs/reference/differences.md#traffic"
+// Where the differences are documented.
+const (
+	trafficPage  = "docs/reference/differences.md#traffic"
+	gatewaysPage = "docs/reference/differences.md#gateways"
+)
 
 // known has the differences on purpose. Either side may be Moonsail.
 var known = []deliberate{
@@ -36,6 +40,9 @@ var known = []deliberate{
 		return c.What == "protocol" && has(c, "http1", "http2")
 	}},
 	{Deliberate{"Istio answers 503 if a destination without a port has its only port under another number than the call; Moonsail uses the only port, as documented", trafficPage}, isOnlyPort},
+	{Deliberate{"A gateway of Moonsail answers 421 for hosts of another server of the port, so that browsers repeat the request on another connection; Istio answers 404", gatewaysPage}, func(_ *decided, c Change) bool {
+		return c.What == "answer" && has(c, "answers 404", "answers 421")
+	}},
 }
 
 // isOnlyPort reports whether one side takes the port of the call for that of the destination, which has another one.
