@@ -101,7 +101,7 @@ func (g *proxyGroup) markGatewayRoutes(boundTo func(string) []*model.VirtualServ
 func (g *proxyGroup) deriveGatewayHost(r *index.Reader, u unit) {
 	routeConfig, h := u.gatewayHost()
 	var now *gatewayHost
-	if v, uses := gateway.VirtualHost(r, g.router.plan, routeConfig, h); v != nil {
+	if v, uses := gateway.VirtualHost(r, g.router.plan, routeConfig, h, g.patches.concernRoutes()); v != nil {
 		now = &gatewayHost{v.ResourceName(), uses, v.Origins}
 		g.out.VirtualHosts[now.name] = v
 	}

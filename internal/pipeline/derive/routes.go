@@ -127,11 +127,18 @@ func (g *proxyGroup) derivePatches(r *index.Reader) {
 	for name, l := range policy.AddedListeners(&g.Key, now) {
 		g.out.Listeners[name] = l
 	}
-	g.markPatched(targets)
+	g.markPatched(r.BoundTo, targets)
+}
+
+// concernRoutes reports whether patches in force change routes, or add or change virtual hosts.
+func (p *patchState) concernRoutes() bool {
+	return p.now != nil && slices.ContainsFunc(p.now.List, func(o ir.Patch) bool {
+		return o.Target == model.PatchVirtualHost || o.Target == model.PatchHTTPRoute
+	})
 }
 
 // markPatched makes dirty what patches of some targets concern.
-func (g *proxyGroup) markPatched(targets map[model.PatchTarget]bool) {
+func (g *proxyGroup) markPatched(boundTo func(string) []*model.VirtualService, targets map[model.PatchTarget]bool) {
 	routes := targets[model.PatchVirtualHost] || targets[model.PatchHTTPRoute]
 	clusters := targets[model.PatchCluster]
 	if g.Key.Inbound {
@@ -150,6 +157,9 @@ func (g *proxyGroup) markPatched(targets map[model.PatchTarget]bool) {
 	if g.router != nil && routes {
 		for u := range g.router.hosts {
 			g.mark(u)
+		}
+		for name := range g.router.plan.Routes {
+			g.markGatewayRoutes(boundTo, name)
 		}
 	}
 	if g.router != nil && (routes || targets[model.PatchRouteConfig]) {

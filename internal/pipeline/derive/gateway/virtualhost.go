@@ -11,8 +11,10 @@ import (
 )
 
 // VirtualHost makes the virtual host of one host at a route configuration, of all virtual services that are bound to its
-// servers; nil: none has the host, and no listener must keep it from wider ones. uses is what its routes lead to.
-func VirtualHost(r *index.Reader, p *Plan, routeConfig string, h model.Host) (v *ir.VirtualHost, uses outbound.Uses) {
+// servers; nil: none has the host, and no listener must keep it from wider ones. uses is what its routes lead to. If
+// EnvoyFilters patch routes or add virtual hosts, there are none that only answer requests for other servers: patches may be for
+// their domains, and are not meant for their routes.
+func VirtualHost(r *index.Reader, p *Plan, routeConfig string, h model.Host, patched bool) (v *ir.VirtualHost, uses outbound.Uses) {
 	plan := p.Routes[routeConfig]
 	if plan == nil {
 		return nil, uses
@@ -31,7 +33,7 @@ func VirtualHost(r *index.Reader, p *Plan, routeConfig string, h model.Host) (v 
 		out.Made = r.MadeSince(mark)
 		return out, uses
 	}
-	if !plan.collect(r, out, h, &uses) && !plan.answerUnrouted(r, out, h) {
+	if !plan.collect(r, out, h, &uses) && (patched || !plan.answerUnrouted(r, out, h)) {
 		return nil, outbound.Uses{}
 	}
 	out.Made = r.MadeSince(mark)
