@@ -2,6 +2,7 @@ package security
 
 import (
 	"slices"
+	"strings"
 
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
@@ -42,8 +43,14 @@ func comparesPaths(v *ir.Authorization) bool {
 
 func enforcesPaths(p *model.AuthorizationPolicy) bool {
 	return !p.DryRun && slices.ContainsFunc(p.Rules, func(r model.AuthorizationRule) bool {
-		return slices.ContainsFunc(r.To, func(m model.AuthorizationMatch) bool {
-			return slices.ContainsFunc(m, func(c model.AuthorizationCondition) bool { return c.Attribute == model.AttributePath })
+		return slices.ContainsFunc(r.When, isPath) || slices.ContainsFunc(r.To, func(m model.AuthorizationMatch) bool {
+			return slices.ContainsFunc(m, isPath)
 		})
 	})
+}
+
+// isPath reports whether a condition compares the path, or the header that has it with the query.
+func isPath(c model.AuthorizationCondition) bool {
+	return c.Attribute == model.AttributePath ||
+		c.Attribute == model.AttributeHeaders && slices.ContainsFunc(c.Names, func(name string) bool { return strings.EqualFold(name, ":path") })
 }
