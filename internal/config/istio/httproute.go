@@ -70,7 +70,7 @@ func (c *routeConv) oneAction(at problem.Path, r *networking.HTTPRoute) {
 	switch {
 	case len(set) == 0:
 		c.Errorf(code.EmptyValue, at, "does nothing; set one of route, redirect, directResponse and delegate")
-	case slices.Equal(set, []string{"directResponse", "delegate"}): // of the delegate's rules without one
+	case slices.Equal(set, []string{"directResponse", "delegate"}) && !c.delegate: // of the delegate's rules without one
 	case len(set) > 1:
 		c.Errorf(code.ExclusiveFields, at.Field(set[1]), "cannot be combined with %s; split the rule in two", set[0])
 	case r.Delegate != nil && c.delegate:
