@@ -2,7 +2,6 @@ package configure
 
 import (
 	"cmp"
-	"reflect"
 
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/diagnose/preview"
@@ -11,7 +10,7 @@ import (
 )
 
 // unmatchedPatches reports the patches of EnvoyFilters that find nothing to change in the configuration of the workloads among
-// the objects. What a patch looks for may be in other files, unless it looks for filters only.
+// the objects. What a patch looks for may be in other files, unless it is a filter that only Istio has.
 func unmatchedPatches(objects []model.Object, templates []*model.Workload, files bool, root, domain string) problem.List {
 	mesh := model.DefaultMesh()
 	mesh.Domain, mesh.RootNamespace = domain, cmp.Or(root, mesh.RootNamespace)
@@ -24,7 +23,7 @@ func unmatchedPatches(objects []model.Object, templates []*model.Workload, files
 	var out problem.List
 	for i := range patches {
 		p := envoyfilter.Unmatched(&patches[i])
-		if files && !namesOnlyFilters(patches[i].Listener) {
+		if files && !namesIstioFilter(patches[i].Listener) {
 			p.Severity, p.Message = problem.SeverityInfo, p.Message+", unless it is in other files"
 		}
 		out = append(out, p)
@@ -32,12 +31,7 @@ func unmatchedPatches(objects []model.Object, templates []*model.Workload, files
 	return out
 }
 
-// namesOnlyFilters reports whether a match names filters, and nothing that other objects add.
-func namesOnlyFilters(m *model.ListenerMatch) bool {
-	if m == nil {
-		return false
-	}
-	others := *m
-	others.Filter, others.SubFilter, others.ListenerFilter = "", "", ""
-	return reflect.DeepEqual(others, model.ListenerMatch{})
+// namesIstioFilter reports whether a match names a filter that no object adds.
+func namesIstioFilter(m *model.ListenerMatch) bool {
+	return m != nil && (envoyfilter.IsIstioOnly(m.Filter) || envoyfilter.IsIstioOnly(m.SubFilter))
 }
