@@ -130,5 +130,5 @@ func wrongIn(line string) string {
 	return ""
 }
 
-// takesArguments reports whether a command with subcommands has arguments of its own.
+// takesArguments reports whether a command accepts an argument that is not one of its subcommands.
 func takesArguments(cmd *cobra.Command) bool { return cmd.ValidateArgs([]string{unknown}) == nil }

@@ -35,7 +35,7 @@ func (c Call) Arrival(r *Result, u *Upstream, e *Endpoint, principal string) Cal
 	return c
 }
 
-// nameIn returns the host of an authority; "" for an address, which is no SNI.
+// nameIn returns the host name of an authority. It returns "" for an IP address, which cannot be an SNI.
 func nameIn(authority string) string {
 	host, _ := splitPort(authority)
 	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {

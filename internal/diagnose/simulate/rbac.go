@@ -146,8 +146,9 @@ func (r *request) remote() netip.Addr {
 }
 
 // readClient finds the client's address: X-Forwarded-For counts back as many entries as there are trusted proxies. A sidecar
-// trusts its caller, a gateway trusts no proxy. Then a gateway appends the address of the connection. If that is a loopback
-// address, it appends another one of its own, which has no effect on later proxies: they see it as the connection's.
+// trusts its caller, a gateway trusts no proxy. Then a gateway appends the address of the connection. For a loopback address,
+// Envoy appends its own address instead. The simulator appends nothing: the next proxy sees Envoy's address anyway, as that of
+// the connection.
 func (r *request) readClient() {
 	const name = "x-forwarded-for"
 	r.client = r.from.Addr()

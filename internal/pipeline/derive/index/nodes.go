@@ -120,7 +120,7 @@ func (x *endpointIndex) moved(old, now *model.Workload, touched *Touched) {
 	}
 }
 
-// portsOfPod are the named ports of a Pod; nil: none, or there is no Pod.
+// portsOfPod returns the named ports of a Pod. It returns nil without a Pod.
 func portsOfPod(w *model.Workload) map[string]uint32 {
 	if w == nil {
 		return nil
