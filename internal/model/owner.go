@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -29,6 +30,17 @@ func (o Owner) Workload(labels map[string]string) Owner {
 		}
 	}
 	return o
+}
+
+// URI returns the owner in Istio's form, for an owner in a namespace.
+func (o Owner) URI(namespace string) string {
+	return fmt.Sprintf("kubernetes://apis/%s/namespaces/%s/%ss/%s", o.APIVersion, namespace, strings.ToLower(o.Kind), o.Name)
+}
+
+// PodLabels are labels with which controllers tell the Pods of one workload apart, or those of its versions.
+var PodLabels = []string{
+	"pod-template-hash", "rollouts-pod-template-hash", "controller-revision-hash",
+	"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
 }
 
 func withoutHash(name, hash string) (string, bool) {

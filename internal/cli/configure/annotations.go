@@ -18,6 +18,9 @@ import (
 // refusedPods reports templates of Pods that injection refuses because of their annotations, and those that Kubernetes refuses with a
 // sidecar.
 func refusedPods(tree *file.Tree) problem.List {
+	if len(tree.Templates) == 0 {
+		return nil
+	}
 	injection := inject.Default()
 	if injection.Prepare() != nil {
 		return nil // the defaults are valid

@@ -14,24 +14,17 @@ import (
 func unmatchedPatches(objects []model.Object, templates []*model.Workload, files bool, root, domain string) problem.List {
 	mesh := model.DefaultMesh()
 	mesh.Domain, mesh.RootNamespace = domain, cmp.Or(root, mesh.RootNamespace)
-	side := preview.Side{Objects: objects, Templates: templates}
-	preview.Populate(&preview.Side{}, &side, files)
-	patches, err := preview.Unmatched(mesh, side)
+	patches, err := preview.Unmatched(mesh, preview.Side{Objects: objects, Templates: templates}, files)
 	if err != nil {
 		return nil // two proxies of one name, which other messages are about
 	}
 	var out problem.List
 	for i := range patches {
 		p := envoyfilter.Unmatched(&patches[i])
-		if files && !namesIstioFilter(patches[i].Listener) {
+		if files && !envoyfilter.NamesIstioFilter(patches[i].Listener) {
 			p.Severity, p.Message = problem.SeverityInfo, p.Message+", unless it is in other files"
 		}
 		out = append(out, p)
 	}
 	return out
-}
-
-// namesIstioFilter reports whether a match names a filter that no object adds.
-func namesIstioFilter(m *model.ListenerMatch) bool {
-	return m != nil && (envoyfilter.IsIstioOnly(m.Filter) || envoyfilter.IsIstioOnly(m.SubFilter))
 }

@@ -137,11 +137,9 @@ func targetOf(p *model.ServicePort) string {
 }
 
 // volatile are labels that change with each version of a workload, or that injection adds.
-var volatile = []string{
-	"pod-template-hash", "rollouts-pod-template-hash", "controller-revision-hash", "pod-template-generation",
-	"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
-	"job-name", "controller-uid", "batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid",
-}
+var volatile = append([]string{
+	"pod-template-generation", "job-name", "controller-uid", "batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid",
+}, model.PodLabels...)
 
 // names are labels that name a workload, the best first.
 var names = []string{"app", "app.kubernetes.io/name", "k8s-app", "service.istio.io/canonical-name"}

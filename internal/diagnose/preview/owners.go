@@ -70,11 +70,10 @@ func relabelled(pod, t *model.Workload) map[string]string {
 }
 
 // ownersLabels are set by controllers and injectors.
-var ownersLabels = []string{
-	"pod-template-hash", "rollouts-pod-template-hash", "controller-revision-hash", "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
+var ownersLabels = append([]string{
 	"service.istio.io/canonical-name", "service.istio.io/canonical-revision", "topology.kubernetes.io/region", "topology.kubernetes.io/zone",
 	"topology.istio.io/subzone", model.LabelNetwork,
-}
+}, model.PodLabels...)
 
 // reselect updates the endpoints of Services that selected a Pod before, or select it now.
 func (s *Side) reselect(was, is *model.Workload) {

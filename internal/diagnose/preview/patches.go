@@ -13,8 +13,9 @@ import (
 const maxPatched = 100
 
 // Unmatched lists the patches of EnvoyFilters that apply to proxies of a side and find nothing to change in any of them. If
-// there are more than 100 proxies with different configurations that may have what patches look for, it lists nothing.
-func Unmatched(mesh *model.Mesh, s Side) ([]ir.Patch, error) {
+// there are more than 100 proxies with different configurations that may have what patches look for, it lists nothing. files is
+// that of Populate, which Unmatched calls.
+func Unmatched(mesh *model.Mesh, s Side, files bool) ([]ir.Patch, error) {
 	search := patchSearch{root: mesh.RootNamespace}
 	for _, o := range s.Objects {
 		if f, ok := o.(*model.EnvoyFilter); ok {
@@ -24,6 +25,7 @@ func Unmatched(mesh *model.Mesh, s Side) ([]ir.Patch, error) {
 	if len(search.open) == 0 {
 		return nil, nil
 	}
+	Populate(&Side{}, &s, files)
 	o, err := open(mesh, s)
 	if err != nil {
 		return nil, err

@@ -158,8 +158,8 @@ func (g *proxyGroup) markPatched(boundTo func(string) []*model.VirtualService, t
 		for u := range g.router.hosts {
 			g.mark(u)
 		}
-		for name := range g.router.plan.Routes {
-			g.markGatewayRoutes(boundTo, name)
+		for name, plan := range g.router.plan.Routes {
+			plan.EachHost(g.Client, boundTo, func(h model.Host) { g.mark(gatewayHostUnit(name, h)) })
 		}
 	}
 	if g.router != nil && (routes || targets[model.PatchRouteConfig]) {

@@ -24,8 +24,12 @@ const (
 	anchorStats     = "istio.stats"
 )
 
-// IsIstioOnly reports whether a filter is one of Istio's chains that Moonsail's chains lack.
-func IsIstioOnly(filter string) bool {
+// NamesIstioFilter reports whether a match names a filter of Istio's chains that Moonsail's chains lack; nil names none.
+func NamesIstioFilter(m *model.ListenerMatch) bool {
+	return m != nil && (isIstioOnly(m.SubFilter) || isIstioOnly(m.Filter))
+}
+
+func isIstioOnly(filter string) bool {
 	return slices.Contains([]string{anchorExchange, anchorGRPCStats, anchorALPN, anchorStats}, filter)
 }
 

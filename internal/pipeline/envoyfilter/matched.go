@@ -43,7 +43,7 @@ func Needs(p *model.EnvoyPatch) bool {
 func Unmatched(p *ir.Patch) problem.Problem {
 	at := problem.Path("spec").Field("configPatches").Index(p.Index)
 	text := fmt.Sprintf("no proxy that the patch applies to has a matching %s, so it has no effect", targetNames[p.Target])
-	if m := p.Listener; m != nil && (IsIstioOnly(m.SubFilter) || IsIstioOnly(m.Filter)) && (p.Operation.Merges() || p.Operation == model.PatchRemove) {
+	if m := p.Listener; NamesIstioFilter(m) && (p.Operation.Merges() || p.Operation == model.PatchRemove) {
 		text = fmt.Sprintf("filter %s is one of Istio's that Moonsail does not have, so the patch has no effect", cmp.Or(m.SubFilter, m.Filter))
 	}
 	return problem.Problem{Severity: problem.SeverityWarning, Code: code.PatchUnmatched, Object: p.Origin, Field: string(at.Field("match")), Message: text}

@@ -27,7 +27,7 @@ func (o *Owner) uri() string {
 	if o.Name == "" || o.APIVersion == "" || o.Kind == "" {
 		return ""
 	}
-	return fmt.Sprintf("kubernetes://apis/%s/namespaces/%s/%ss/%s", o.APIVersion, cmp.Or(o.Namespace, "default"), strings.ToLower(o.Kind), o.Name)
+	return model.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}.URI(cmp.Or(o.Namespace, "default"))
 }
 
 // OwnerOf returns the workload that a Pod belongs to: the Pod itself if it has no owner.

@@ -27,12 +27,25 @@ type Content struct {
 
 // Read lists all kinds of Source once, without watching them.
 func (c *Client) Read(ctx context.Context, d config.Decoder, rootNamespace string) (*Content, error) {
+	return c.readKinds(ctx, d, rootNamespace, func(model.Kind) bool { return true })
+}
+
+// ReadProxySettings lists the MeshConfig and the ProxyConfigs.
+func (c *Client) ReadProxySettings(ctx context.Context, d config.Decoder, rootNamespace string) (*Content, error) {
+	return c.readKinds(ctx, d, rootNamespace, func(k model.Kind) bool { return k == model.KindMeshConfig || k == model.KindProxyConfig })
+}
+
+// readKinds lists the wanted kinds of Source.
+func (c *Client) readKinds(ctx context.Context, d config.Decoder, rootNamespace string, wanted func(model.Kind) bool) (*Content, error) {
 	kinds, err := c.kinds(ctx, rootNamespace, d.MeshConfigName())
 	if err != nil {
 		return nil, err
 	}
 	out := &Content{}
 	for _, r := range kinds {
+		if !wanted(model.Kind(r.Kind)) {
+			continue
+		}
 		if err := out.read(ctx, c, r, d); err != nil {
 			return nil, fmt.Errorf("%s: %w", r.Kind, err)
 		}

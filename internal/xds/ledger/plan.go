@@ -245,12 +245,16 @@ func (p *plan) endWarming(gone []string) []string {
 // change may wait for its answer.
 func (p *plan) postponeEndpoints() {
 	l := p.l
-	if p.k != eds {
+	switch {
+	case p.k != eds:
+		return
+	case !l.changesClusters():
+		l.postponed = nil
 		return
 	}
 	var later []string
 	for i, b := range p.parts {
-		if b == nil || !l.changesClusters() {
+		if b == nil {
 			continue
 		}
 		var now []*table.Entry

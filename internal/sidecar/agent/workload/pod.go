@@ -177,11 +177,11 @@ func (p *pod) owner() (name, uri string) {
 	for _, ref := range p.Metadata.OwnerReferences {
 		if ref.Controller || len(p.Metadata.OwnerReferences) == 1 {
 			o := model.Owner{APIVersion: cmp.Or(ref.APIVersion, "apps/v1"), Kind: ref.Kind, Name: ref.Name}.Workload(p.Metadata.Labels)
-			return o.Name, fmt.Sprintf("kubernetes://apis/%s/namespaces/%s/%ss/%s", o.APIVersion, ns, strings.ToLower(o.Kind), o.Name)
+			return o.Name, o.URI(ns)
 		}
 	}
 	if p.Metadata.Name == "" {
 		return "", ""
 	}
-	return p.Metadata.Name, fmt.Sprintf("kubernetes://apis/v1/namespaces/%s/pods/%s", ns, p.Metadata.Name)
+	return p.Metadata.Name, model.Owner{APIVersion: "v1", Kind: "Pod", Name: p.Metadata.Name}.URI(ns)
 }
