@@ -88,6 +88,7 @@ func TestFindings(t *testing.T) {
 		{"api-server-delay", moonsail, histogram("moonsail_apiserver_delay_seconds", "", 5, 1, 5, 10), doctor.Critical, "p99 5s", "etcd"},
 		{"stale-endpoints", istiod, "", doctor.Unknown, "does not track", "--sidecar"},
 		{"stale-endpoints", moonsail, "# TYPE moonsail_stale_proxies gauge\nmoonsail_stale_proxies 2\n", doctor.Critical, "moonsail_stale_proxies 2", "moonsail stale"},
+		{"config-errors", moonsail, "# TYPE moonsail_configuration_errors gauge\nmoonsail_configuration_errors 2\n", doctor.Warning, "moonsail_configuration_errors 2", "moonsail analyze"},
 		{"conflicts", istiod, "# TYPE pilot_vservice_dup_domain gauge\npilot_vservice_dup_domain{} 1\n", doctor.Warning, "pilot_vservice_dup_domain 1", "moonsail analyze"},
 		{"root-certificate", istiod, "# TYPE citadel_server_root_cert_expiry_timestamp gauge\ncitadel_server_root_cert_expiry_timestamp 1864000\n", doctor.Critical, "in 10 days", "overlap"},
 	} {

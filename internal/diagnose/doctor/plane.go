@@ -32,6 +32,7 @@ var planeChecks = []planeCheck{
 	{"push-context", "recomputation of the whole mesh for a change", (*plane).pushContext},
 	{"push-size", "responses far larger than the change", (*plane).pushSize},
 	{"cache", "configuration that is generated repeatedly", (*plane).cache},
+	{"config-errors", "objects whose newest version has errors", (*plane).configErrors},
 	{"rejects", "configuration that Envoy refuses", (*plane).rejects},
 	{"send-errors", "failed pushes", (*plane).sendErrors},
 	{"stale-endpoints", "proxies with endpoints that are gone", (*plane).staleEndpoints},

@@ -32,6 +32,21 @@ func (p *plane) staleEndpoints() verdict {
 	})
 }
 
+func (p *plane) configErrors() verdict {
+	const metric = "moonsail_configuration_errors"
+	if !p.now.Has(metric) {
+		return nothing
+	}
+	n := p.now.Sum(metric)
+	if n == 0 {
+		return checked()
+	}
+	return checked(Finding{
+		Severity: Warning, What: "objects or files have errors, so their newest version is not in force", Evidence: []string{fmt.Sprintf("%s %.0f", metric, n)},
+		Advice: []string{"list the errors with moonsail analyze, in the directory or the cluster; moonsail explain OBJECT shows those of one object"},
+	})
+}
+
 // contradictions are gauges of istiod that count conflicting or dangling objects.
 var contradictions = map[string]string{
 	"pilot_conflict_outbound_listener_tcp_over_current_tcp": "TCP services on one port without addresses: calls to one go to the other; add addresses to the ServiceEntries",
