@@ -6,7 +6,6 @@ import (
 	"net"
 	"path/filepath"
 
-	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/controlplane/agents"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/controlplane/drain"
@@ -16,7 +15,6 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/controlplane/traffic"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
-	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
@@ -128,7 +126,7 @@ func (p *parts) addServer(context.Context) error {
 	p.xds = server.New(binder{p.pipeline, p.drains, p.keys, p.secrets, o, p.metrics}, observer, o.Log, serving)
 	p.drains.Proxies, p.drains.Lists, p.drains.ReconnectGrace = p.xds, p.pipeline.Listed, o.Absence
 	p.drains.Peers = p.peers
-	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Mesh: o.Mesh, Changes: p.changes, Proxies: p.xds, Problems: p.problemsOf}
+	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Mesh: o.Mesh, Changes: p.changes, Proxies: p.xds, Problems: p.source.problemsOf}
 	p.istiod = p.newIstioPages()
 	p.agents = agents.New(p.xds, p.explainer, o.AgentTokenFile)
 	p.traffic = traffic.FromProxies(p.xds, p.agents)
@@ -148,17 +146,6 @@ func (p *parts) addServer(context.Context) error {
 	}
 	p.addGauges()
 	return nil
-}
-
-// problemsOf returns an object's problems in the source.
-func (p *parts) problemsOf(key model.Key) problem.List {
-	var out problem.List
-	for _, one := range p.source.problems() {
-		if one.Object == key {
-			out = append(out, one)
-		}
-	}
-	return out
 }
 
 // debugPages returns what the debug pages show.

@@ -10,6 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/controlplane/status"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/source/file"
@@ -22,7 +23,9 @@ type source struct {
 	intake   *store.Intake
 	run      func(context.Context) error
 	problems func() []problem.Problem
-	waiting  func() error // why it has not loaded yet, as far as it knows
+	// problemsOf returns those of one object. An error means that the object's newest version is not in force.
+	problemsOf func(model.Key) problem.List
+	waiting    func() error // why it has not loaded yet, as far as it knows
 
 	// Users' objects as they wrote them: those of Istio's kinds, and the ConfigMap with the mesh's configuration. Both may
 	// return other objects too.
@@ -45,7 +48,7 @@ func newSource(o *Options, m *changelog.Metrics) (*source, error) {
 		intake := store.NewIntake(file.SourceName)
 		s := &file.Source{Dir: o.ConfigDir, Decoder: decoder, Intake: intake, Log: o.Log}
 		raw := func(context.Context) ([]json.RawMessage, error) { return file.Raw(o.ConfigDir), nil }
-		return &source{name: "file source", intake: intake, run: s.Run, problems: s.Problems, waiting: s.Waiting, raw: raw, rawMesh: raw}, nil
+		return &source{name: "file source", intake: intake, run: s.Run, problems: s.Problems, problemsOf: s.ProblemsOf, waiting: s.Waiting, raw: raw, rawMesh: raw}, nil
 	}
 	client, err := kube.Connect(*o.Kubernetes)
 	if err != nil {
@@ -61,7 +64,7 @@ func newSource(o *Options, m *changelog.Metrics) (*source, error) {
 		defer client.Close()
 		return s.Run(ctx)
 	}
-	out := &source{name: "Kubernetes source", intake: intake, run: run, problems: s.Problems, waiting: s.Waiting, client: client}
+	out := &source{name: "Kubernetes source", intake: intake, run: run, problems: s.Problems, problemsOf: s.ProblemsOf, waiting: s.Waiting, client: client}
 	out.health = s.Health
 	out.raw = func(ctx context.Context) ([]json.RawMessage, error) {
 		return rawObjects(ctx, client, o.Mesh.RootNamespace, decoder.MeshConfigName())

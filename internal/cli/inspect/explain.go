@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/cli/client"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/controlplane/agents"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
@@ -115,6 +116,9 @@ func printExplanation(w io.Writer, e *explain.Explanation) error {
 	var b strings.Builder
 	s := terminal.StyleFor(w)
 	fmt.Fprintf(&b, "%s  %s\n", s.Bold(e.Object.String()), objectState(e))
+	if e.Error != nil {
+		fmt.Fprintf(&b, "  %s\n", s.Bad(refusedText(e.Error)))
+	}
 	for _, p := range e.Problems {
 		fmt.Fprintf(&b, "  %s\n", s.Warn(p))
 	}
@@ -133,6 +137,20 @@ func printExplanation(w io.Writer, e *explain.Explanation) error {
 		return err
 	}
 	return printDistribution(w, s, e)
+}
+
+// refusedText says that the newest version of an object is not in force, and where its error is.
+func refusedText(p *problem.Problem) string {
+	if where := p.Where(); where != "" {
+		return "its newest version is refused, at " + where
+	}
+	return "its newest version is refused"
+}
+
+// messageOf returns a problem without its place, object and severity.
+func messageOf(p problem.Problem) string {
+	p.File, p.Line, p.Object = "", 0, model.Key{}
+	return strings.TrimPrefix(p.String(), string(p.Severity)+": ")
 }
 
 // objectState describes the version in force: "updated, in mesh/reviews.yaml:3".

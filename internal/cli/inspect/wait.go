@@ -67,7 +67,7 @@ applies to objects in the file without a namespace. In a cluster, a control plan
 Secrets and ConfigMaps that other objects name. The command leaves out the others, unless the file
 has nothing else. For KIND/NAME, the command waits for the newest change that the control plane has
 seen, or first for the version in --resource-version. Without --resource-version it fails if the newest
-version has errors, so that the control plane does not use it. KIND NAME is accepted too, and
+version has errors or its file cannot be read, so that the control plane does not use it. KIND NAME is accepted too, and
 NAME.NAMESPACE instead of NAME.
 
 Proxies that the change does not concern, and disconnected proxies, do not count. Disconnected ones are

@@ -137,7 +137,7 @@ func TestWaitForRefusedVersion(t *testing.T) {
 	require.Contains(t, errOut, "error: it has errors, so the control plane does not use its newest version"+message+broken)
 	require.Contains(t, errOut, "next:  see 'moonsail explain virtualservice/reviews -n shop' for all problems\n")
 	_, out, _ = moonsail(t, "explain", "vs/reviews", "--address", s.url)
-	require.Contains(t, out, `error: spec.host: unknown field; did you mean "hosts"?`+"\n")
+	require.Contains(t, out, "\n  its newest version is refused, at "+broken+":5\n  error: spec.host: unknown field; did you mean \"hosts\"?\n")
 
 	status, out, errOut = moonsail(t, "wait", "vs/reviews", "--resource-version", inForce, "--timeout", "1m", "--address", s.url)
 	require.Zero(t, status, out+errOut)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
@@ -17,6 +18,7 @@ import (
 func TestPrintWhy(t *testing.T) {
 	vs := model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "reviews"}
 	dr := model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "reviews"}
+	refused := problem.Problem{Severity: problem.SeverityError, File: "dr.yaml", Line: 3, Object: dr, Field: "spec.host", Message: "is missing"}
 	w := &explain.Why{
 		From: "web-1.shop", Method: "GET", URL: "http://reviews:9080/x", Host: "reviews.shop.svc.cluster.local", Address: "10.0.0.3:9080",
 		Notes: []string{"one thing"},
@@ -34,7 +36,7 @@ func TestPrintWhy(t *testing.T) {
 					Endpoints: []simulate.Endpoint{{Address: "10.1.0.1:80", Percent: 100, Locality: "r/z"}, {Address: "10.1.0.2:80", Health: "draining"}},
 				}},
 			},
-			Objects: []explain.Source{{Object: vs, Origin: "a.yaml:3", Decides: "route jason"}, {Object: dr, Decides: "policy"}},
+			Objects: []explain.Source{{Object: vs, Origin: "a.yaml:3", Decides: "route jason"}, {Object: dr, Decides: "policy", Error: &refused}},
 		},
 		Inbound: []*explain.Passage{{Proxy: "reviews-1.shop", Result: &simulate.Result{Listener: "virtualInbound", Closed: "no filter chain matches"}},
 			{Proxy: "reviews-2.shop", Result: &simulate.Result{Listener: "virtualInbound", Status: 403}}},
@@ -58,6 +60,7 @@ leaves web-1.shop
   decided by
     VirtualService/shop/reviews: route jason  a.yaml:3
     DestinationRule/shop/reviews: policy
+      its newest version is refused, at dr.yaml:3: spec.host: is missing
 
 arrives at reviews-1.shop
   listener      virtualInbound

@@ -154,6 +154,12 @@ func (x *Explainer) problems(key model.Key) (lines []string, failure *problem.Pr
 	return lines, failure
 }
 
+// errorOf returns the first error of an object's newest version; nil: that version is in force.
+func (x *Explainer) errorOf(key model.Key) *problem.Problem {
+	_, failure := x.problems(key)
+	return failure
+}
+
 // RevisionStatus is the status of one change.
 type RevisionStatus struct {
 	Now    time.Time        `json:"now"`

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/diagnose/caller"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
@@ -61,6 +62,8 @@ type Source struct {
 	Object  model.Key `json:"object"`
 	Origin  string    `json:"origin,omitempty"` // file and line, or the API server
 	Decides string    `json:"decides"`
+	// Error has the meaning of Explanation.Error.
+	Error *problem.Problem `json:"error,omitempty"`
 }
 
 // UndecidedError is the error for a call that the simulator cannot decide, because the proxy uses a feature of Envoy that it
@@ -343,7 +346,7 @@ func (x *Explainer) inbound(r *simulate.Result, u *simulate.Upstream, e *simulat
 
 // sources returns the objects that decided the part of a call in one proxy.
 func (x *Explainer) sources(snap *store.Snapshot, w *proxyWorld, r *simulate.Result) []Source {
-	s := &sourceList{snap: snap}
+	s := &sourceList{snap: snap, errorOf: x.errorOf}
 	if key, ok := x.Proxies.SidecarOf(w.proxy.ID); ok {
 		s.add(key, "what the proxy sees")
 	}
@@ -370,15 +373,16 @@ func (x *Explainer) sources(snap *store.Snapshot, w *proxyWorld, r *simulate.Res
 
 // sourceList collects sources, each once.
 type sourceList struct {
-	snap *store.Snapshot
-	list []Source
+	snap    *store.Snapshot
+	errorOf func(model.Key) *problem.Problem
+	list    []Source
 }
 
 func (s *sourceList) add(key model.Key, decides string) {
 	if slices.ContainsFunc(s.list, func(o Source) bool { return o.Object == key && o.Decides == decides }) {
 		return
 	}
-	o := Source{Object: key, Decides: decides}
+	o := Source{Object: key, Decides: decides, Error: s.errorOf(key)}
 	if object := s.snap.Get(key); object != nil {
 		o.Origin = object.Metadata().Origin
 	}

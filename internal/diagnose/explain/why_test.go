@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/diagnose/caller"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
@@ -142,7 +143,14 @@ func TestWhyFollowsTheCallToItsEnd(t *testing.T) {
 		o := decode(t, text)
 		s.Apply([]store.Event{{Key: o.Metadata().Key, Object: o}})
 	}
-	x := &Explainer{Snapshot: s.Snapshot, Proxies: proxies}
+	rule := model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "db"}
+	refused := problem.Problem{Severity: problem.SeverityError, File: "db.yaml", Line: 3, Object: rule, Message: "is not valid YAML"}
+	x := &Explainer{Snapshot: s.Snapshot, Proxies: proxies, Problems: func(k model.Key) problem.List {
+		if k != rule {
+			return nil
+		}
+		return problem.List{{Severity: problem.SeverityWarning, Object: rule, Message: "has no effect"}, refused}
+	}}
 	w, err := x.Why(Call{From: "web", To: "tcp://db:3306"})
 	require.NoError(t, err)
 	require.Equal(t, "db.shop.svc.cluster.local", w.Host)
@@ -151,9 +159,9 @@ func TestWhyFollowsTheCallToItsEnd(t *testing.T) {
 	require.Equal(t, map[string]float64{"10.1.0.9:3306": 100}, w.Outbound.Result.Endpoints)
 	const cluster = "outbound|3306||db.shop.svc.cluster.local"
 	require.Equal(t, []Source{
-		{model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "db"}, "kubernetes", "policy of " + cluster},
-		{model.Key{Kind: model.KindService, Namespace: "shop", Name: "db"}, "kubernetes", "cluster " + cluster},
-		{model.Key{Kind: model.KindEndpointSlice, Namespace: "shop", Name: "db-x"}, "kubernetes", "endpoints of " + cluster},
+		{Object: rule, Origin: "kubernetes", Decides: "policy of " + cluster, Error: &refused},
+		{Object: model.Key{Kind: model.KindService, Namespace: "shop", Name: "db"}, Origin: "kubernetes", Decides: "cluster " + cluster},
+		{Object: model.Key{Kind: model.KindEndpointSlice, Namespace: "shop", Name: "db-x"}, Origin: "kubernetes", Decides: "endpoints of " + cluster},
 	}, w.Outbound.Objects)
 	require.Len(t, w.Inbound, 1)
 	require.Equal(t, "db-1.shop", w.Inbound[0].Proxy)

@@ -26,8 +26,9 @@ type catalog struct {
 
 // fileState is the content of one file.
 type fileState struct {
-	objects  map[model.Key]model.Object // the last valid ones
-	partial  map[model.Key]bool         // those with a valid part only; no version was valid
+	objects  map[model.Key]model.Object    // the last valid ones
+	partial  map[model.Key]bool            // those with a valid part only; no version was valid
+	kept     map[model.Key]problem.Problem // those of an earlier content, and what hides whether they are in this one
 	problems problem.List
 }
 
@@ -47,7 +48,7 @@ func (c *catalog) set(path string, p parsed, now time.Time) []store.Event {
 	if old == nil {
 		old = &fileState{}
 	}
-	next := &fileState{objects: map[model.Key]model.Object{}, partial: map[model.Key]bool{}}
+	next := &fileState{objects: map[model.Key]model.Object{}, partial: map[model.Key]bool{}, kept: map[model.Key]problem.Problem{}}
 	for _, d := range p.docs {
 		next.problems = append(next.problems, d.problems...)
 		if d.object == nil {
@@ -57,10 +58,10 @@ func (c *catalog) set(path string, p parsed, now time.Time) []store.Event {
 		next.take(d)
 	}
 	next.problems = append(next.problems, p.syntax...)
-	if len(p.syntax) > 0 || p.nameless {
+	if hides := p.hides(); hides != nil {
 		for k, o := range old.objects {
 			if next.objects[k] == nil {
-				next.objects[k], next.partial[k] = o, old.partial[k]
+				next.objects[k], next.partial[k], next.kept[k] = o, old.partial[k], *hides
 			}
 		}
 	}

@@ -81,7 +81,7 @@ func (p *parsed) cannotOpen(l *lists, n *yaml.Node, err error) {
 		Severity: problem.SeverityError, Code: code.InvalidList, File: l.path, Line: line, Field: "items", Message: err.Error(),
 	}}}
 	p.docs = append(p.docs, doc)
-	p.nameless = true
+	p.unnamed(doc.problems)
 	p.hidden = p.hidden || hides(n, &doc)
 }
 

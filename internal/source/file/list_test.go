@@ -38,7 +38,7 @@ func TestListsAreOpened(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := parse("a.yaml", []byte(c.text), config.Decoder{})
 			require.Equal(t, c.want, keysOf(p))
-			require.False(t, p.nameless)
+			require.Nil(t, p.nameless)
 		})
 	}
 }
@@ -57,7 +57,7 @@ func TestListsThatCannotBeOpenedAreReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := parse("a.yaml", []byte(c.text+"---\n"+shopNS+"\n"), config.Decoder{})
-			require.True(t, p.nameless, "its previous objects stay in force")
+			require.NotNil(t, p.nameless, "its previous objects stay in force")
 			var got []string
 			for _, d := range p.docs {
 				for _, problem := range d.problems {

@@ -125,7 +125,7 @@ func (s *Source) unfinished(path string, data []byte, p parsed, inPlace bool) bo
 		return true
 	}
 	old := s.catalog.files[path]
-	if old == nil || len(old.objects) == 0 || p.nameless {
+	if old == nil || len(old.objects) == 0 || p.nameless != nil {
 		return false // there is nothing to lose
 	}
 	if !ended(data) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -58,8 +59,8 @@ type parsed struct {
 	templates []template
 	// syntax is set if the file could not be read to its end; missing objects may exist.
 	syntax problem.List
-	// nameless: a document has errors and no known name. It may be any of the missing objects.
-	nameless bool
+	// nameless is the first error of a document without a known name, which may be any of the missing objects; nil: none.
+	nameless *problem.Problem
 	// hidden: the file may contain a policy without a readable part.
 	hidden bool
 }
@@ -138,7 +139,15 @@ func (p *parsed) decode(path string, n *yaml.Node, decode func(*yaml.Node) confi
 	p.docs = append(p.docs, doc)
 	p.hidden = p.hidden || hides(n, &doc)
 	if got.Problems.HasErrors() && (got.Key.Name == "" || got.Key.Kind == "") {
-		p.nameless = true
+		p.unnamed(got.Problems)
+	}
+}
+
+// unnamed records the problems of a document without a known name.
+func (p *parsed) unnamed(problems problem.List) {
+	i := slices.IndexFunc(problems, func(one problem.Problem) bool { return one.Severity == problem.SeverityError })
+	if p.nameless == nil && i >= 0 {
+		p.nameless = new(problems[i])
 	}
 }
 

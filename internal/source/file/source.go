@@ -18,6 +18,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
@@ -37,8 +38,10 @@ type Source struct {
 	Intake  Intake
 	Log     *slog.Logger
 
-	problems atomic.Pointer[problem.List] // written by Run, safe to read anywhere
-	waiting  atomic.Pointer[error]        // written by Run, safe to read anywhere
+	// Run writes these; they are safe to read anywhere.
+	problems   atomic.Pointer[problem.List]
+	unreadable atomic.Pointer[map[model.Key]problem.Problem] // why the newest version of an object in force cannot be read
+	waiting    atomic.Pointer[error]
 
 	// The fields below are used by Run only.
 	watcher *fsnotify.Watcher
@@ -201,6 +204,7 @@ func (s *Source) report() {
 	all = append(all, s.heldProblems()...)
 	all.Sort()
 	list := []problem.Problem(all)
+	s.unreadable.Store(new(s.unread()))
 	old := s.problems.Swap((*problem.List)(&list))
 	if old != nil && slices.Equal(*old, all) {
 		return

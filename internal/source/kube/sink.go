@@ -276,6 +276,16 @@ func (k *sink) Problems() problem.List {
 	return out
 }
 
+// problemsOf returns the problems of one object; none if it is of another kind.
+func (k *sink) problemsOf(kind model.Kind, n types.NamespacedName) problem.List {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.resource.Model != kind {
+		return nil
+	}
+	return slices.Clone(k.problems[n])
+}
+
 // committed returns the newest time in an object, in whole seconds: its creation, a write of a field with a manager, or
 // the request for a graceful deletion.
 func committed(m metav1.Object) time.Time {

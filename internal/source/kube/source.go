@@ -9,8 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
@@ -245,6 +248,23 @@ func (s *Source) Problems() []problem.Problem {
 	}
 	all.Sort()
 	return all
+}
+
+// ProblemsOf returns the present problems of an object, sorted.
+func (s *Source) ProblemsOf(key model.Key) problem.List {
+	n := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+	if key.IsMeshConfig() {
+		n.Name = s.Decoder.MeshConfigName()
+	}
+	s.mu.Lock()
+	sinks := slices.Clone(s.sinks)
+	s.mu.Unlock()
+	var out problem.List
+	for _, k := range sinks {
+		out = append(out, k.problemsOf(key.Kind, n)...)
+	}
+	out.Sort()
+	return out
 }
 
 // Waiting returns an error that lists what was not listed yet; nil if everything was.

@@ -829,6 +829,28 @@ function lackingText(p) {
 }
 var warnings = (list) => list.map((text) => el("p", "warn", text));
 
+// internal/controlplane/dashboard/src/problems.ts
+function placeOf(x) {
+  return x.file ? `${x.file}${x.line ? `:${x.line}` : ""}` : "";
+}
+function count2(p) {
+  return (p.problems.config?.length ?? 0) + (p.problems.translation?.length ?? 0);
+}
+function showProblems(p) {
+  const config = (p.problems.config ?? []).map((x) => {
+    const where = placeOf(x);
+    const subject = x.object?.kind ? [objectName(x.object), where] : [where];
+    return { severity: x.severity, texts: [subject.filter(Boolean).join(" at "), x.field ?? "", x.message] };
+  });
+  const translation = (p.problems.translation ?? []).map((x) => ({ severity: "error", texts: [x.name, x.group, x.error] }));
+  const all = [...config, ...translation].sort((a2, b) => Number(b.severity === "error") - Number(a2.severity === "error"));
+  const rows = all.slice(0, mostRows).map((x) => row(el("span", x.severity === "error" ? "bad" : "warn", x.severity), ...x.texts));
+  byId("problems-section").hidden = rows.length === 0;
+  const parts = [table(["", "object", "field", "what"], rows)];
+  if (all.length > mostRows) parts.push(el("p", "dim", `and ${all.length - mostRows} more, in /debug/problems`));
+  redraw(byId("problems"), ...parts);
+}
+
 // internal/controlplane/dashboard/src/proxies.ts
 function refused2(p) {
   return p.types.flatMap((t) => (t.held ?? []).map((h) => ({ type: t.type, ...h })));
@@ -1073,6 +1095,7 @@ async function showObject(r, left) {
         ["proxies", countsText(e.counts)],
         ["content", a("as the control plane has it", pageLink(`/debug/store/${path}`))]
       ]),
+      ...e.error ? [el("p", "bad", `Its newest version is refused${placeOf(e.error) && `, at ${placeOf(e.error)}`}.`)] : [],
       ...(e.problems ?? []).map((p) => el("p", "warn", p)),
       ...e.change ? [heading("The way of its last change"), way(e.change)] : [],
       heading("Proxies that do not have it"),
@@ -1124,24 +1147,6 @@ function pause(doc, wait, left) {
     left.addEventListener("abort", end, { signal: over.signal });
     if (left.aborted) end();
   });
-}
-
-// internal/controlplane/dashboard/src/problems.ts
-function count2(p) {
-  return (p.problems.config?.length ?? 0) + (p.problems.translation?.length ?? 0);
-}
-function showProblems(p) {
-  const config = (p.problems.config ?? []).map((x) => {
-    const where = x.file ? `${x.file}${x.line ? `:${x.line}` : ""}` : "";
-    return { severity: x.severity, texts: [x.object?.kind ? objectName(x.object) : where, x.field ?? "", x.message] };
-  });
-  const translation = (p.problems.translation ?? []).map((x) => ({ severity: "error", texts: [x.name, x.group, x.error] }));
-  const all = [...config, ...translation].sort((a2, b) => Number(b.severity === "error") - Number(a2.severity === "error"));
-  const rows = all.slice(0, mostRows).map((x) => row(el("span", x.severity === "error" ? "bad" : "warn", x.severity), ...x.texts));
-  byId("problems-section").hidden = rows.length === 0;
-  const parts = [table(["", "object", "field", "what"], rows)];
-  if (all.length > mostRows) parts.push(el("p", "dim", `and ${all.length - mostRows} more, in /debug/problems`));
-  redraw(byId("problems"), ...parts);
 }
 
 // internal/controlplane/dashboard/src/text.ts

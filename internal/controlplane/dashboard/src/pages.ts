@@ -1,10 +1,11 @@
 // Pages of one proxy, one change and one object, and of a search.
 
-import type { Change, Key, Peer, PeerStatus, Proxy } from "./api";
+import type { Change, Key, Peer, PeerStatus, Problem, Proxy } from "./api";
 import { NotFound, ask, get, pageLink } from "./api";
 import { stages } from "./changes";
 import { a, age, byId, bytes, el, ms, objectName, row, table } from "./dom";
 import { incompleteText, lackingText, warnings } from "./peers";
+import { placeOf } from "./problems";
 import { refused } from "./proxies";
 import { key, redraw } from "./redraw";
 import type { Route } from "./route";
@@ -222,6 +223,7 @@ interface Explanation {
   exists: boolean;
   origin?: string;
   problems?: string[];
+  error?: Problem; // the newest version is not in force
   revision?: number;
   operation?: string;
   observed?: string;
@@ -247,6 +249,7 @@ export async function showObject(r: Route, left: AbortSignal): Promise<number> {
         ["last change", e.revision ? a(`change ${e.revision}`, link("change", [String(e.revision)])) : undefined],
         ["proxies", countsText(e.counts)], ["content", a("as the control plane has it", pageLink(`/debug/store/${path}`))],
       ]),
+      ...(e.error ? [el("p", "bad", `Its newest version is refused${placeOf(e.error) && `, at ${placeOf(e.error)}`}.`)] : []),
       ...(e.problems ?? []).map((p) => el("p", "warn", p)),
       ...(e.change ? [heading("The way of its last change"), way(e.change)] : []),
       heading("Proxies that do not have it"), ...warnings(lacking), ...positions(e.proxies, e.leftOut, e.now, none));

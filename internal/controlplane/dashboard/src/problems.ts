@@ -1,8 +1,13 @@
 // Problems of the configuration, with their places and fields.
 
-import type { Problems } from "./api";
+import type { Problem, Problems } from "./api";
 import { byId, el, mostRows, objectName, row, table } from "./dom";
 import { redraw } from "./redraw";
+
+// placeOf returns the file and line of a problem, as far as they are known.
+export function placeOf(x: Problem): string {
+  return x.file ? `${x.file}${x.line ? `:${x.line}` : ""}` : "";
+}
 
 // count returns the number of problems.
 export function count(p: Problems): number {
@@ -12,8 +17,9 @@ export function count(p: Problems): number {
 // showProblems draws the problems, errors first, or hides the section.
 export function showProblems(p: Problems): void {
   const config = (p.problems.config ?? []).map((x) => {
-    const where = x.file ? `${x.file}${x.line ? `:${x.line}` : ""}` : "";
-    return { severity: x.severity, texts: [x.object?.kind ? objectName(x.object) : where, x.field ?? "", x.message] };
+    const where = placeOf(x);
+    const subject = x.object?.kind ? [objectName(x.object), where] : [where];
+    return { severity: x.severity, texts: [subject.filter(Boolean).join(" at "), x.field ?? "", x.message] };
   });
   const translation = (p.problems.translation ?? []).map((x) => ({ severity: "error", texts: [x.name, x.group, x.error] }));
   const all = [...config, ...translation].sort((a, b) => Number(b.severity === "error") - Number(a.severity === "error"));
