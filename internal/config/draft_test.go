@@ -19,7 +19,12 @@ func TestDraft(t *testing.T) {
 	}{
 		"an unknown field":             {"  http: [{timout: 1s, route: [{destination: {host: a}}]}]\n", []string{"spec.http[0].timout"}, 1},
 		"an error behind it":           {"  http: [{timout: 1s, retries: {attempts: -1}, route: [{destination: {host: a}}]}]\n", []string{"spec.http[0].timout", "spec.http[0].retries.attempts"}, 1},
-		"a consequence":                {"  http: [{route: [{destination: {hsot: a}}]}]\n", []string{"spec.http[0].route[0].destination.hsot"}, 0},
+		"a misspelt field":             {"  http: [{route: [{destination: {hsot: a}}]}]\n", []string{"spec.http[0].route[0].destination.hsot"}, 1},
+		"a consequence":                {"  http: [{route: [{destination: {name: a}}]}]\n", []string{"spec.http[0].route[0].destination.name"}, 1},
+		"an error of a corrected one":  {"  http: [{route: [{destination: {host: a}, weigth: all}]}]\n", []string{"spec.http[0].route[0].weigth", "spec.http[0].route[0].weight"}, 1},
+		"one rule without a list":      {"  http: {timout: 1s, route: {destination: {host: a}}}\n", []string{"spec.http", "spec.http[0].route", "spec.http[0].timout"}, 1},
+		"several values":               {"  http: [{route: [{destination: {host: a, subset: 1, port: {number: 70000}}}]}]\n", []string{"spec.http[0].route[0].destination.subset", "spec.http[0].route[0].destination.port.number"}, 1},
+		"values that do not fit":       {"  http: [{route: [{destination: {host: a}, weight: 0}, {destination: {host: b}, weight: 0}]}]\n", []string{"spec.http[0].route"}, 1},
 		"a rule that is not an object": {"  http: [reviews, {route: [{destination: {host: a}}]}]\n", []string{"spec.http[0]"}, 1},
 		"a value":                      {"  http: [{timeout: 10us, route: [{destination: {host: a}}]}]\n", []string{"spec.http[0].timeout"}, 1},
 		"no error":                     {"  http: [{route: [{destination: {host: a}}]}]\n", nil, 0},

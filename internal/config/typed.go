@@ -97,6 +97,15 @@ func newTyped(kind model.Kind) metav1.Object { return typedKinds[kind].empty() }
 // FromTyped decodes a typed object, as informers hold them. The object is nil where
 // there are errors.
 func (d Decoder) FromTyped(o metav1.Object) (model.Object, problem.List) {
+	object, problems := d.converted(o)
+	if problems.HasErrors() {
+		return nil, problems
+	}
+	return object, problems
+}
+
+// converted decodes a typed object. One with errors is incomplete.
+func (d Decoder) converted(o metav1.Object) (model.Object, problem.List) {
 	row, ok := typedRows[reflect.TypeOf(o)]
 	if !ok {
 		return nil, problem.List{{Severity: problem.SeverityError, Code: code.Unreadable, Message: fmt.Sprintf("%T is not a type that the mesh reads", o)}}
@@ -110,9 +119,9 @@ type pointer[T any] interface {
 	model.Object
 }
 
-// asObject drops objects that have errors, and keeps nil pointers out of interfaces.
+// asObject keeps nil pointers out of interfaces.
 func asObject[T any, P pointer[T]](o P, ps problem.List) (model.Object, problem.List) {
-	if o == nil || ps.HasErrors() {
+	if o == nil {
 		return nil, ps
 	}
 	return o, ps

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/moonsail/moonsail/internal/config/problem"
 )
 
 // fieldType is what a value in a document may look like.
@@ -60,6 +62,21 @@ func (s *Schema) names() []string {
 
 // Field returns the schema of a field that exists.
 func (s *Schema) Field(name string) *Schema { return s.fields[name].schema() }
+
+// HasList reports whether a field is a list.
+func (s *Schema) HasList(field []problem.Step) bool {
+	for _, step := range field {
+		switch f := s.fields[step.Name]; {
+		case s.kind == objectType && f != nil:
+			s = f.schema()
+		case s.kind == mapType || s.kind == listType:
+			s = s.elem()
+		default:
+			return false
+		}
+	}
+	return s.kind == listType
+}
 
 // Known returns the fields of an object that exist, in their JSON spelling.
 func (s *Schema) Known(tree any) map[string]any {
