@@ -98,7 +98,7 @@ func checkTree(k model.Key, top map[string]any, s *schema.Schema) problem.List {
 	content, err := json.Marshal(top)
 	var n yaml.Node
 	if err != nil || yaml.Unmarshal(content, &n) != nil {
-		return problem.List{{Severity: problem.SeverityError}}
+		return problem.List{{Severity: problem.SeverityError, Code: code.Unreadable}}
 	}
 	r := &problem.Report{Object: k}
 	schema.Check(r, "", &n, s)

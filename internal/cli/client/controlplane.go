@@ -59,7 +59,8 @@ const (
 	maxAnswer = 256 << 20 // bytes
 )
 
-const addressEnv = "MOONSAIL_ADDRESS"
+// AddressEnv is the variable with the default of --address.
+const AddressEnv = "MOONSAIL_ADDRESS"
 
 // AddFlags adds the flags that choose a control plane, and those for credentials, to cmd. Call it after RunE is set: it adds notes to
 // stderr, for example when an answer leaves out other control planes.
@@ -67,7 +68,7 @@ func (c *ControlPlane) AddFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&c.Address, "address", "", "`ADDRESS` of a control plane's --http-addr, as host:port or a URL (default: "+DefaultAddress+
 		" if something listens there, else the Pods in the cluster)")
-	terminal.EnvFlag(cmd, "address", addressEnv)
+	terminal.EnvFlag(cmd, "address", AddressEnv)
 	fs.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster (default: $KUBECONFIG, ~/.kube/config, or in a Pod its cluster)")
 	_ = cmd.MarkFlagFilename("kubeconfig") // the only error is a flag that does not exist
 	fs.StringVar(&c.Context, "context", "", "`NAME` of the kubeconfig's context (default: its current one)")

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -37,7 +38,7 @@ func (c *ControlPlane) Replicas(ctx context.Context) ([]*Replica, error) {
 // find chooses where to ask, in the order that the help of --address describes. The caller holds mu.
 func (c *ControlPlane) find(ctx context.Context) ([]*Replica, error) {
 	inCluster := c.choosesCluster()
-	given := c.Address != "" && c.Address != os.Getenv(addressEnv) // a flag precedes the variable
+	given := c.Address != "" && c.Address != os.Getenv(AddressEnv) // a flag precedes the variable
 	switch {
 	case given && inCluster && !c.WithCluster:
 		return nil, terminal.UsageError{Err: errors.New("--address excludes --kubeconfig, --context, --istioNamespace and --revision: give either")}
@@ -66,6 +67,32 @@ func (c *ControlPlane) ClusterOf() (access kube.Cluster, ok bool) {
 		return kube.Cluster{}, false
 	}
 	return access, true
+}
+
+// ConfigDir returns the directory that is the source of the control plane at --address, or of the one on this machine if no cluster
+// is known. where names the control plane. An empty dir means that there is none, or that its source is an API server.
+func (c *ControlPlane) ConfigDir(ctx context.Context) (dir, where string, err error) {
+	given := c.Address != "" && c.Address != os.Getenv(AddressEnv)
+	_, known := c.Default()
+	if c.choosesCluster() || known && !given || c.Address == "" && !listens(ctx, DefaultAddress) {
+		return "", "", nil
+	}
+	replicas, err := c.Replicas(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	var source debug.Directory
+	if err := c.Get(ctx, "/debug/source", &source); err != nil || source.Directory == "" {
+		if IsNotFound(err) {
+			err = nil // a control plane without a source
+		}
+		return "", "", err
+	}
+	if _, err := os.Stat(source.Directory); err != nil {
+		return "", "", &terminal.UserError{What: "the directory of the control plane is not on this machine", Where: source.Directory, Err: err,
+			Next: "name a copy of it as the argument"}
+	}
+	return source.Directory, replicas[0].String(), nil
 }
 
 func listens(ctx context.Context, address string) bool {

@@ -21,6 +21,7 @@ import (
 type analysis struct {
 	Files      int          `json:"files"`
 	Cluster    string       `json:"cluster,omitempty"` // the API server, if one was read
+	Source     string       `json:"source,omitempty"`  // what the files are, if no argument names them
 	Objects    int          `json:"objects"`
 	Errors     int          `json:"errors"`
 	Warnings   int          `json:"warnings"`
@@ -35,13 +36,13 @@ type analysis struct {
 // readFiles reads directories, files, and standard input.
 func (f *analyzeFlags) readFiles(stdin []byte, paths []string) (*file.Tree, error) {
 	decoder := config.Decoder{Domain: f.domain, DefaultNamespace: f.namespace, Revision: f.revision}
-	tree, err := file.Options{Decoder: decoder, Stdin: bytes.NewReader(stdin), Shallow: !f.recursive}.Analyze(paths...)
+	tree, err := file.Options{Decoder: decoder, Stdin: bytes.NewReader(stdin), Shallow: !f.recursive, Change: f.change}.Analyze(paths...)
 	if err == nil {
 		// What is in force after an error depends on the control plane, which reports it.
 		tree.Problems = slices.DeleteFunc(tree.Problems, func(p problem.Problem) bool { return p.Code == code.PartlyUsed })
 		return tree, nil
 	}
-	return nil, unreadable(paths, err)
+	return nil, unreadable(slices.Concat(paths, f.change), err)
 }
 
 // analyzeFiles checks files alone.
@@ -56,11 +57,11 @@ func (f *analyzeFlags) analyzeFiles(stdin []byte, paths []string, s selection) (
 
 // analyzeCluster checks a cluster, or files as if they were applied to it.
 func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, stdin []byte, paths []string, s selection) (analysis, error) {
-	content, address, err := readCluster(ctx, &f.cluster, c, f.domain, f.root, f.revision)
+	content, address, err := readCluster(ctx, &f.plane.Cluster, c, f.domain, f.root, f.revision)
 	if err != nil {
 		return analysis{}, err
 	}
-	if len(paths) > 0 {
+	if len(paths)+len(f.change) > 0 {
 		a, err := f.analyzeApplied(stdin, content, paths, s)
 		a.Cluster = address
 		return a, err
@@ -158,21 +159,8 @@ func (s *selection) inNamespace(k model.Key) bool {
 // printAnalysis prints one line for each problem, as compilers do, and the counts.
 func printAnalysis(w io.Writer, a analysis) error {
 	s := terminal.StyleFor(w)
-	paint := map[problem.Severity]func(string) string{
-		problem.SeverityError: s.Bad, problem.SeverityWarning: s.Warn, problem.SeverityInfo: s.Dim,
-	}
 	for _, p := range a.Problems {
-		line := paint[p.Severity](string(p.Severity)) + ": "
-		if w := p.Where(); w != "" {
-			line = s.Bold(w) + ": " + line
-		}
-		if p.Object.Name != "" {
-			line += userKey(p.Object).String() + ": "
-		}
-		if p.Field != "" {
-			line += s.Dim(p.Field) + ": "
-		}
-		if _, err := fmt.Fprintln(w, line+p.Message+s.Dim(" ["+string(p.Code)+"]")); err != nil {
+		if _, err := fmt.Fprintln(w, problemLine(s, p)); err != nil {
 			return err
 		}
 	}
@@ -180,10 +168,30 @@ func printAnalysis(w io.Writer, a analysis) error {
 	return err
 }
 
+// problemLine returns a problem as compilers print it.
+func problemLine(s terminal.Style, p problem.Problem) string {
+	paint := map[problem.Severity]func(string) string{
+		problem.SeverityError: s.Bad, problem.SeverityWarning: s.Warn, problem.SeverityInfo: s.Dim,
+	}
+	line := paint[p.Severity](string(p.Severity)) + ": "
+	if w := p.Where(); w != "" {
+		line = s.Bold(w) + ": " + line
+	}
+	if p.Object.Name != "" {
+		line += userKey(p.Object).String() + ": "
+	}
+	if p.Field != "" {
+		line += s.Dim(p.Field) + ": "
+	}
+	return line + p.Message + s.Dim(" ["+string(p.Code)+"]")
+}
+
 // read names what was read.
 func read(a analysis) string {
 	files := terminal.Count(a.Files, "file")
 	switch {
+	case a.Source != "":
+		return files + " of " + a.Source
 	case a.Cluster == "":
 		return files
 	case a.Files == 0:

@@ -3,6 +3,7 @@
 package configure
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +35,7 @@ type analyzeFlags struct {
 	empty     bool
 	recursive bool
 	namespace string
+	change    []string
 	all       bool
 	explain   string
 	suppress  []string
@@ -41,15 +43,12 @@ type analyzeFlags struct {
 	write     bool
 	revision  string
 	useKube   bool
-	cluster   client.Cluster
+	plane     client.ControlPlane
 }
 
-func newAnalyzeCommand() *cobra.Command {
-	var f analyzeFlags
-	cmd := &cobra.Command{
-		Use:   "analyze [DIR|FILE|-]...",
-		Short: "Check a directory of YAML, or a cluster",
-		Long: `Check Kubernetes, Istio and Gateway API objects, and report problems with file and line. Objects come
+// analyzeHelp and analyzeExamples are the help of `moonsail analyze`.
+const (
+	analyzeHelp = `Check Kubernetes, Istio and Gateway API objects, and report problems with file and line. Objects come
 from directory trees and files of YAML or JSON, from standard input (-), or from a Kubernetes API
 server, which the command only reads.
 
@@ -59,9 +58,13 @@ server, which the command only reads.
 
 The command checks each object as 'moonsail serve' does, and then all objects together:
 destinations, subsets, ports, hosts that are routed twice, rules that never match. Several arguments
-are one mesh. With --kubeconfig or --context, the cluster has everything else, and only problems of
-the files are reported. Without arguments, the command checks the whole cluster of --kubeconfig, else
-of kubectl's files, else, in a Pod, its own.
+are one mesh, in which no object may be defined twice. Objects of -f CHANGE replace those of the
+arguments, or of the cluster, with the same kind, namespace and name, as with 'kubectl apply'.
+
+With --kubeconfig or --context, the cluster has everything else, and only problems of the files are
+reported. Without arguments, the command checks the whole cluster of --kubeconfig, else of kubectl's
+files, else, in a Pod, its own. If there is none, it checks the directory of the control plane at
+--address or on this machine.
 
 Each message ends with its code. --explain CODE describes cause and remedy. --suppress, or the
 annotation galley.istio.io/analyze-suppress of an object, with a list of codes or *, leaves it out.
@@ -72,8 +75,8 @@ to files below the current directory. With --write, the command changes the file
 status is about the problems that are left.
 
 Exit status: 0 no errors, 1 errors (see --failure-threshold), or no objects (see --allow-empty),
-2 wrong usage.`,
-		Example: `  # Check a directory
+2 wrong usage.`
+	analyzeExamples = `  # Check a directory
   moonsail analyze config/
 
   # Report only errors and warnings
@@ -88,6 +91,9 @@ Exit status: 0 no errors, 1 errors (see --failure-threshold), or no objects (see
   # Check files against what the cluster has
   moonsail analyze route.yaml --context prod
 
+  # Check a directory as it would be with a change
+  moonsail analyze config/ -f canary.yaml
+
   # Check a cluster
   moonsail analyze
 
@@ -98,11 +104,21 @@ Exit status: 0 no errors, 1 errors (see --failure-threshold), or no objects (see
   # Look up a code, and suppress it for the routes of a namespace
   moonsail analyze --explain MS1204
   moonsail analyze config/ --suppress 'MS1204=VirtualService/*.shop'
-`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+`
+)
+
+func newAnalyzeCommand() *cobra.Command {
+	var f analyzeFlags
+	cmd := &cobra.Command{
+		Use:     "analyze [DIR|FILE|-]... [-f CHANGE]...",
+		Short:   "Check a directory of YAML, or a cluster",
+		Long:    analyzeHelp,
+		Example: analyzeExamples,
+		Args:    cobra.ArbitraryArgs,
+		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.addFlags(cmd)
+	cmd.Flags().StringArrayVarP(&f.change, "filename", "f", nil, "`FILE` or directory with objects that replace others; - is standard input; may be repeated")
 	return cmd
 }
 
@@ -129,7 +145,9 @@ func (f *analyzeFlags) addFlags(cmd *cobra.Command) {
 	for _, name := range []string{"output-threshold", "use-kube"} {
 		_ = fs.MarkHidden(name) // the only error is a flag that does not exist
 	}
-	f.cluster.AddFlags(cmd)
+	fs.StringVar(&f.plane.Address, "address", "", "`ADDRESS` of a control plane whose directory to check without arguments, as host:port or a URL (default: "+client.DefaultAddress+" if no cluster is known)")
+	terminal.EnvFlag(cmd, "address", client.AddressEnv)
+	f.plane.Cluster.AddFlags(cmd)
 }
 
 // levels are the values of --level.
@@ -174,15 +192,16 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return terminal.UsageError{Err: err}
 	}
-	if f.patch && (len(args) == 0 || f.write && slices.Contains(args, file.Stdin)) {
+	read := slices.Concat(args, f.change)
+	if f.patch && (len(args)+len(f.change) == 0 || f.write && slices.Contains(read, file.Stdin)) {
 		return terminal.UsageError{Err: errors.New("--fix changes files: name them, and print the patch of standard input without --write")}
 	}
-	cluster, err := f.chooseCluster(len(args) > 0)
+	args, source, cluster, err := f.choose(cmd.Context(), args)
 	if err != nil {
 		return err
 	}
 	var stdin []byte
-	if slices.Contains(args, file.Stdin) {
+	if slices.Contains(read, file.Stdin) {
 		if stdin, err = io.ReadAll(cmd.InOrStdin()); err != nil {
 			return &terminal.UserError{Where: "standard input", Err: err, Next: "write YAML or JSON of objects to it"}
 		}
@@ -194,6 +213,7 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 		progress.Done()
 	} else {
 		a, err = f.analyzeFiles(stdin, args, s)
+		a.Source = source
 	}
 	if err != nil {
 		return err
@@ -206,7 +226,7 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if a.nothing && !f.empty {
-		return noObjects(args)
+		return noObjects(slices.Concat(args, f.change))
 	}
 	if slices.ContainsFunc(a.Problems, func(p problem.Problem) bool { return slices.Contains(s.failing, p.Severity) }) {
 		return terminal.ExitCode(terminal.ExitFailed)
@@ -214,16 +234,31 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// chooseCluster returns the cluster to read; nil: none. Files are checked against a cluster only if a flag names one.
-func (f *analyzeFlags) chooseCluster(files bool) (*kube.Cluster, error) {
-	if files && !f.useKube && f.cluster.Kubeconfig == "" && f.cluster.Context == "" {
-		return nil, nil
+// choose returns the files and the cluster to read; nil: none. Without files, that is the directory of a control plane, which source
+// names, or the cluster. Files are checked against a cluster only if a flag names one.
+func (f *analyzeFlags) choose(ctx context.Context, args []string) (files []string, source string, cluster *kube.Cluster, err error) {
+	chosen := f.useKube || f.plane.Kubeconfig != "" || f.plane.Context != ""
+	if !chosen && len(args) > 0 {
+		return args, "", nil, nil
 	}
-	access, known := f.cluster.Default()
+	if !chosen {
+		dir, where, err := f.plane.ConfigDir(ctx)
+		if err != nil {
+			return nil, "", nil, err
+		}
+		if dir != "" {
+			source = dir + ", the directory of " + where
+			if len(f.change) > 0 {
+				source += ", with the change"
+			}
+			return []string{dir}, source, nil, nil
+		}
+	}
+	access, known := f.plane.Default()
 	if !known {
-		return nil, terminal.UsageError{Err: errors.New("no configuration: give a directory or file, or --kubeconfig (not needed in a Pod)")}
+		return nil, "", nil, terminal.UsageError{Err: errors.New("no configuration: give a directory or file, or --kubeconfig (not needed in a Pod), or run a control plane on this machine")}
 	}
-	return &access, nil
+	return args, "", &access, nil
 }
 
 // print writes the answer in the chosen format.

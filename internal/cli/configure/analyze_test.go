@@ -139,6 +139,55 @@ spec: {hosts: [reviews], http: [{route: [{destination: {host: reviews}}]}]}
 	require.Equal(t, "2 files, 2 objects: no problems\n", out)
 }
 
+// TestAnalyzeChange checks a directory as it would be after a change.
+func TestAnalyzeChange(t *testing.T) {
+	dir, change := t.TempDir(), filepath.Join(t.TempDir(), "change.yaml")
+	route := func(host string) string {
+		return "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: reviews, namespace: shop}\nspec: {hosts: [reviews], http: [{route: [{destination: {host: " + host + "}}]}]}\n"
+	}
+	inDir := func(text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "mesh.yaml"), []byte(goodYAML+"---\n"+text), 0o600))
+	}
+	inDir(route("reviews"))
+	for name, tc := range map[string]struct {
+		change string
+		want   string // of the output
+		status int
+	}{
+		"a good one":       {route("reviews.shop.svc.cluster.local"), "2 files, 2 objects: no problems\n", 0},
+		"a missing host":   {route("reveiws"), "change.yaml:4: error: VirtualService/shop/reviews: spec.http[0].route[0].destination.host: service reveiws.shop", 1},
+		"a broken one":     {route("[]"), "change.yaml:4: error: VirtualService/shop/reviews: spec.http[0].route[0].destination.host: must be a string", 1},
+		"twice":            {route("reviews") + "---\n" + route("reviews"), "change.yaml:6: error: VirtualService/shop/reviews: is already defined at ", 1},
+		"a needed Service": {strings.Replace(goodYAML, "port: 80", "port: 81", 1), "2 files, 2 objects: no problems\n", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.WriteFile(change, []byte(tc.change), 0o600))
+			status, out, errOut := moonsail(t, "analyze", dir, "-f", change, "--level", "warning")
+			require.Equal(t, tc.status, status, errOut)
+			require.Contains(t, out, tc.want)
+			if name != "twice" {
+				require.NotContains(t, out, string(code.DefinedTwice))
+			}
+			status, out, _ = withInput(t, tc.change, "analyze", dir, "-f", "-", "--level", "warning")
+			require.Equal(t, tc.status, status, out)
+		})
+	}
+	require.NoError(t, os.WriteFile(change, []byte(route("reviews")), 0o600))
+	status, out, _ := moonsail(t, "analyze", dir, change, "--level", "error")
+	require.Equal(t, terminal.ExitFailed, status)
+	require.Contains(t, out, "error: VirtualService/shop/reviews: is already defined at ", "arguments are one mesh")
+
+	inDir(route("reveiws"))
+	status, out, _ = moonsail(t, "analyze", dir, "-f", filepath.Join(dir, "mesh.yaml"))
+	require.Equal(t, terminal.ExitFailed, status)
+	require.Contains(t, out, "1 file, 2 objects: 1 error", "a file of the directory is read once")
+	status, out, _ = moonsail(t, "analyze", dir, "-f", change)
+	require.Zero(t, status, out)
+	status, _, errOut := moonsail(t, "analyze", dir, "-f", "absent.yaml")
+	require.Equal(t, terminal.ExitFailed, status)
+	require.Contains(t, errOut, "absent.yaml")
+}
+
 func TestAnalyzeJSON(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bad.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(badYAML), 0o600))

@@ -372,6 +372,9 @@ func TestCommandForMissingObjects(t *testing.T) {
 			status, body := get(Handler(stages, slog.New(slog.DiscardHandler)), "/debug/explain/VirtualService/shop/absent")
 			require.Equal(t, http.StatusNotFound, status)
 			require.Contains(t, body, tc.want)
+			stages.Source = nil
+			status, body = get(Handler(stages, slog.New(slog.DiscardHandler)), "/debug/source")
+			require.Equal(t, tc.dir != "", status == http.StatusOK && strings.Contains(body, `"directory": "`+tc.dir+`"`), body)
 		})
 	}
 }

@@ -101,7 +101,7 @@ func (h *handler) ownPages() []page {
 		{"/debug/dependencies", "which services workloads call, as learned by all control planes; ?namespace= and ?workload= of the callers, ?callers-of= a service, ?local only this control plane", h.dependencies},
 		{"/debug/search", "proxies, objects and changes whose names have all words of ?q=", h.search},
 		{"/debug/problems", "problems of the configuration", h.problems},
-		{"/debug/source", "health of the Kubernetes API server: the last answer for each kind, since when requests fail, and the last heartbeat", h.source},
+		{"/debug/source", "the directory that is the source, or health of the Kubernetes API server: the last answer for each kind, since when requests fail, and the last heartbeat", h.source},
 		{"/debug/store", "number of objects of each kind", h.store},
 		{"/debug/store/{key...}", "the objects of a kind (Service), or one object (Service/shop/reviews)", h.object},
 		{"/debug/scopes", "proxy groups: proxies with the same configuration", h.proxyGroups},
@@ -147,9 +147,14 @@ func (h *handler) proxyGroups(w http.ResponseWriter, _ *http.Request) {
 	dump(w, "scopes", h.stages.ProxyGroups)
 }
 
+// Directory is the body of /debug/source if the source is a directory.
+type Directory struct {
+	Directory string `json:"directory"`
+}
+
 func (h *handler) source(w http.ResponseWriter, _ *http.Request) {
-	if h.stages.Source == nil {
-		absent(w, "API server as its source")
+	if h.stages.Source == nil && h.stages.ConfigDir != "" {
+		reply(w, Directory{h.stages.ConfigDir})
 		return
 	}
 	dump(w, "source", h.stages.Source)

@@ -61,27 +61,39 @@ type Options struct {
 	Decoder config.Decoder
 	Stdin   io.Reader // the content of Stdin; nil: Stdin is a file name
 	Shallow bool      // leave out the folders inside of directories
+	// Change are directories and files whose objects replace those of the others, as 'kubectl apply' does.
+	Change []string
 }
 
 // Analyze reads directories and files as one tree.
 func (o Options) Analyze(paths ...string) (*Tree, error) {
-	l := listing{errs: map[string]error{}}
-	for _, path := range paths {
-		if err := l.include(path, o); err != nil {
-			return nil, err
-		}
+	change, err := o.list(o.Change)
+	if err != nil {
+		return nil, err
 	}
-	slices.Sort(l.files)
-	l.files = slices.Compact(l.files)
-	t := &Tree{Files: len(l.files), documents: map[string][]*yaml.Node{}, nodes: map[string]*yaml.Node{}, Raw: map[model.Key][]byte{}, others: map[model.Key]string{}, suppressed: map[model.Key]string{}, Drafts: map[model.Key]*config.Draft{}, Broken: map[model.Key]bool{}, Pods: map[model.Key]*corev1.PodTemplateSpec{}}
+	l, err := o.list(paths)
+	if err != nil {
+		return nil, err
+	}
+	l.files = slices.DeleteFunc(l.files, func(path string) bool { return slices.Contains(change.files, path) })
+	maps.Copy(l.errs, change.errs)
+	t := &Tree{Files: len(l.files) + len(change.files), documents: map[string][]*yaml.Node{}, nodes: map[string]*yaml.Node{}, Raw: map[model.Key][]byte{}, others: map[model.Key]string{}, suppressed: map[model.Key]string{}, Drafts: map[model.Key]*config.Draft{}, Broken: map[model.Key]bool{}, Pods: map[model.Key]*corev1.PodTemplateSpec{}}
 	c := newCatalog()
-	for _, path := range l.files {
+	changed := map[model.Key]bool{}
+	for _, path := range slices.Concat(change.files, l.files) {
 		data, err := content(path, o.Stdin)
 		if err != nil {
 			l.errs[path] = err
 			continue
 		}
-		c.set(path, t.parse(path, data, o.Decoder), time.Time{})
+		p := parse(path, data, o.Decoder)
+		if slices.Contains(change.files, path) {
+			p.keys(changed)
+		} else {
+			p.remove(changed)
+		}
+		t.add(path, p)
+		c.set(path, p, time.Time{})
 	}
 	t.Objects, t.Problems = c.objects(), c.problems()
 	for _, o := range t.Objects {
@@ -93,6 +105,38 @@ func (o Options) Analyze(paths ...string) (*Tree, error) {
 		t.Problems = append(t.Problems, ioProblem(path, l.errs[path]))
 	}
 	return t, nil
+}
+
+// list returns the files of directories and files, each once.
+func (o Options) list(paths []string) (listing, error) {
+	l := listing{errs: map[string]error{}}
+	for _, path := range paths {
+		if err := l.include(path, o); err != nil {
+			return l, err
+		}
+	}
+	slices.Sort(l.files)
+	l.files = slices.Compact(l.files)
+	return l, nil
+}
+
+// keys adds the keys of all objects of a file that have one.
+func (p *parsed) keys(into map[model.Key]bool) {
+	for _, doc := range slices.Concat(p.docs, p.unread) {
+		if doc.key.Name != "" {
+			into[doc.key] = true
+		}
+	}
+	for _, w := range p.templates {
+		into[w.Key] = true
+	}
+}
+
+// remove removes the objects with these keys.
+func (p *parsed) remove(keys map[model.Key]bool) {
+	has := func(d document) bool { return keys[d.key] }
+	p.docs, p.unread = slices.DeleteFunc(p.docs, has), slices.DeleteFunc(p.unread, has)
+	p.templates = slices.DeleteFunc(p.templates, func(w template) bool { return keys[w.Key] })
 }
 
 // include adds the files of a directory, or one file.
@@ -141,9 +185,8 @@ func content(path string, stdin io.Reader) ([]byte, error) {
 	return data, err
 }
 
-// parse reads all documents of a file, and stores the locations of objects.
-func (t *Tree) parse(path string, data []byte, d config.Decoder) parsed {
-	p := parse(path, data, d)
+// add adds the documents of a file, with the locations of objects.
+func (t *Tree) add(path string, p parsed) {
 	t.Documents += p.written
 	for _, doc := range p.docs {
 		if o := doc.usable(); o != nil {
@@ -172,7 +215,6 @@ func (t *Tree) parse(path string, data []byte, d config.Decoder) parsed {
 		t.documents[path] = append(t.documents[path], w.node)
 		t.other(path, w.Key, w.node)
 	}
-	return p
 }
 
 // annotate stores the value of the annotation that suppresses messages.
