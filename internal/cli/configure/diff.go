@@ -40,19 +40,20 @@ type diffFlags struct {
 	plane     client.ControlPlane
 }
 
-func newDiffCommand() *cobra.Command {
-	var f diffFlags
-	cmd := &cobra.Command{
-		Use:   "diff [OLD [NEW]] [-f CHANGE]...",
-		Short: "Show which calls a change would decide differently",
-		Long: `Compute what a change would do before it is applied: which proxies would be sent what, and which
+// diffHelp and diffExamples are the help of `moonsail diff`.
+const (
+	diffHelp = `Compute what a change would do before it is applied: which proxies would be sent what, and which
 calls would be decided differently. A call goes through the caller's proxy and through the sidecars
 of the servers, with the configuration before and after the change. Nothing is written.
 
 The configuration before the change is OLD, a directory or file of YAML. Without OLD it is that of
-the cluster of --kubeconfig or of kubectl's current one, which the command only reads. The
-configuration after the change is NEW, or that before with the objects of CHANGE. With --delete the
-objects of CHANGE are removed.
+the cluster of --kubeconfig or of kubectl's current one, which the command only reads. If there is no
+cluster, it is the directory of the control plane at --address or on this machine. The configuration
+after the change is NEW, or that before with the objects of CHANGE. With --delete the objects of
+CHANGE are removed.
+
+After the calls, lines with "new:" are errors and warnings of 'moonsail analyze' that the
+configuration before the change does not have: they are often the reason why calls differ.
 
 The calls are those of --calls and --access-logs. Otherwise the command tries, from each workload, a
 call for each route of each service that the change may concern, and for each operation and header
@@ -72,8 +73,8 @@ PROXY, else the Pod of a line of 'kubectl logs --prefix', else the proxy with th
 lack headers, so matches of headers other than the authority are not tried.
 
 Exit status: 0 all calls are decided alike, 1 some are decided differently, undecided or not tried, 2 the
-command failed.`,
-		Example: `  # What would this change do to the cluster?
+command failed.`
+	diffExamples = `  # What would this change do to the cluster?
   moonsail diff -f canary.yaml
 
   # What would it do to a directory of YAML?
@@ -95,9 +96,18 @@ command failed.`,
   moonsail diff -f canary.yaml --traffic
 
   # What if these objects were deleted?
-  moonsail diff -f old-policy.yaml --delete`,
-		Args: cobra.MaximumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+  moonsail diff -f old-policy.yaml --delete`
+)
+
+func newDiffCommand() *cobra.Command {
+	var f diffFlags
+	cmd := &cobra.Command{
+		Use:     "diff [OLD [NEW]] [-f CHANGE]...",
+		Short:   "Show which calls a change would decide differently",
+		Long:    diffHelp,
+		Example: diffExamples,
+		Args:    cobra.MaximumNArgs(2),
+		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.addFlags(cmd)
 	return cmd
@@ -171,26 +181,18 @@ func (f *diffFlags) compute(cmd *cobra.Command, args []string) (*preview.Report,
 	}
 	progress := terminal.StartProgress(cmd.ErrOrStderr(), "comparing")
 	defer progress.Done()
-	if len(args) > 0 {
-		in.Before, err = f.read(nil, false, args[0])
-	} else {
-		in.Before, err = f.readCluster(cmd.Context())
-	}
+	before, source, err := f.readBefore(cmd.Context(), args)
 	if err != nil {
 		return nil, err
 	}
-	if len(args) == 2 {
-		in.After, err = f.read(nil, true, args[1])
-	} else {
-		var change preview.Side
-		if change, err = f.read(cmd.InOrStdin(), !f.remove, f.change...); err == nil {
-			in.After = f.apply(in.Before, change)
-		}
-	}
+	after, err := f.readAfter(cmd, args, before)
 	if err != nil {
 		return nil, err
 	}
-	preview.Populate(&in.Before, &in.After, len(args) > 0)
+	files := len(before.trees) > 0
+	problems := f.newProblems(before, after, files)
+	in.Before, in.After = before.Side, after.Side
+	preview.Populate(&in.Before, &in.After, files)
 	notes, err := f.addLogged(&in)
 	if err == nil && f.traffic {
 		in.CallsHost, notes, err = f.callsHost(cmd.Context(), &in)
@@ -206,7 +208,39 @@ func (f *diffFlags) compute(cmd *cobra.Command, args []string) (*preview.Report,
 		notes = append(notes, "no call was tried: no workload was measured to call a service that the change concerns")
 	}
 	r.Notes = append(r.Notes, notes...)
+	r.Source, r.Problems = source, problems
 	return r, nil
+}
+
+// readBefore reads the configuration before the change: OLD, the directory of a control plane, or the cluster. source describes what
+// the user did not name.
+func (f *diffFlags) readBefore(ctx context.Context, args []string) (s *diffSide, source string, err error) {
+	if len(args) > 0 {
+		s, err = f.read(nil, false, args[0])
+		return s, "", err
+	}
+	dir, where, err := f.plane.ConfigDir(ctx)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case dir != "":
+		s, err = f.read(nil, false, dir)
+		return s, dir + ", the directory of " + where, err
+	}
+	s, source, err = f.readCluster(ctx)
+	return s, "the cluster at " + source, err
+}
+
+// readAfter reads the configuration after the change: NEW, or that before with the changed objects.
+func (f *diffFlags) readAfter(cmd *cobra.Command, args []string, before *diffSide) (*diffSide, error) {
+	if len(args) == 2 {
+		return f.read(nil, true, args[1])
+	}
+	change, err := f.read(cmd.InOrStdin(), !f.remove, f.change...)
+	if err != nil {
+		return nil, err
+	}
+	return f.apply(before, change), nil
 }
 
 // addLogged adds the calls of --access-logs. Notes state what is left out.
@@ -249,33 +283,34 @@ func readLog(log *preview.AccessLog, name, writer string) error {
 }
 
 // read reads files. With strict, an object with an error ends the command.
-func (f *diffFlags) read(stdin io.Reader, strict bool, paths ...string) (preview.Side, error) {
+func (f *diffFlags) read(stdin io.Reader, strict bool, paths ...string) (*diffSide, error) {
 	tree, err := file.AnalyzeAll(config.Decoder{Domain: f.domain, DefaultNamespace: f.namespace, Revision: f.plane.Revision()}, stdin, paths...)
 	if err != nil {
-		return preview.Side{}, unreadable(paths, err)
+		return nil, unreadable(paths, err)
 	}
 	for _, p := range tree.Problems {
 		if strict && p.Severity == problem.SeverityError {
-			return preview.Side{}, &terminal.UserError{What: p.String(), Next: "correct it: 'moonsail analyze " + strings.Join(paths, " ") + "' reports all errors"}
+			return nil, &terminal.UserError{What: p.String(), Next: "correct it: 'moonsail analyze " + strings.Join(paths, " ") + "' reports all errors"}
 		}
 	}
-	return preview.Side{Objects: tree.Objects, Templates: tree.Templates}, nil
+	return &diffSide{Side: preview.Side{Objects: tree.Objects, Templates: tree.Templates}, raw: tree.Raw, problems: tree.Problems, trees: []*file.Tree{tree}}, nil
 }
 
-func (f *diffFlags) readCluster(ctx context.Context) (preview.Side, error) {
+// readCluster reads the cluster, and returns the address of its API server.
+func (f *diffFlags) readCluster(ctx context.Context) (*diffSide, string, error) {
 	access, known := f.plane.Default()
 	if !known {
-		return preview.Side{}, terminal.UsageError{Err: errors.New("no configuration: give OLD, or --kubeconfig (not needed in a Pod)")}
+		return nil, "", terminal.UsageError{Err: errors.New("no configuration: give OLD, or --kubeconfig (not needed in a Pod), or run a control plane on this machine")}
 	}
-	content, _, err := readCluster(ctx, &f.plane.Cluster, access, f.domain, f.root, f.plane.Revision())
+	content, address, err := readCluster(ctx, &f.plane.Cluster, access, f.domain, f.root, f.plane.Revision())
 	if err != nil {
-		return preview.Side{}, err
+		return nil, "", err
 	}
-	return preview.Side{Objects: content.Objects}, nil
+	return &diffSide{Side: preview.Side{Objects: content.Objects}, problems: content.Problems}, address, nil
 }
 
 // apply returns a configuration with the objects of a change, or without them.
-func (f *diffFlags) apply(before, change preview.Side) preview.Side {
+func (f *diffFlags) apply(before, change *diffSide) *diffSide {
 	of := map[model.Key]model.Object{}
 	for _, o := range before.Objects {
 		of[o.Metadata().Key] = o
@@ -295,6 +330,11 @@ func (f *diffFlags) apply(before, change preview.Side) preview.Side {
 		}
 		of[m.Key] = o
 	}
+	if f.remove {
+		for k := range change.trees[0].Broken { // its name suffices
+			delete(of, k)
+		}
+	}
 	for _, t := range change.Templates {
 		if f.remove {
 			delete(templates, t.Key)
@@ -302,7 +342,19 @@ func (f *diffFlags) apply(before, change preview.Side) preview.Side {
 			templates[t.Key] = t
 		}
 	}
-	var out preview.Side
+	out := &diffSide{raw: maps.Clone(before.raw), trees: slices.Concat(change.trees, before.trees)}
+	if out.raw == nil {
+		out.raw = map[model.Key][]byte{}
+	}
+	for k, content := range change.raw {
+		if out.raw[k] = content; f.remove {
+			delete(out.raw, k)
+		}
+	}
+	out.problems = slices.DeleteFunc(slices.Clone(before.problems), func(p problem.Problem) bool { return change.trees[0].Has(p.Object) })
+	if !f.remove {
+		out.problems = append(out.problems, change.problems...)
+	}
 	for _, k := range slices.SortedFunc(maps.Keys(of), model.Key.Compare) {
 		out.Objects = append(out.Objects, of[k])
 	}

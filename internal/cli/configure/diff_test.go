@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/cli/client"
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/diagnose/preview"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
@@ -49,6 +51,80 @@ func TestDiff(t *testing.T) {
 	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, out, "### moonsail diff: 16 calls tried: 16 decided differently\n")
 	require.Contains(t, out, "| destination | `reviews.shop.svc.cluster.local:8080` | `v1 90%, v2 10%` |\n")
+}
+
+// TestDiffNamesTheReason checks that new problems of analysis come with the calls.
+func TestDiffNamesTheReason(t *testing.T) {
+	change := filepath.Join(t.TempDir(), "change.yaml")
+	for name, tc := range map[string]struct {
+		change string
+		args   []string
+		want   []string
+	}{
+		"a misspelt host": {
+			"apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: reviews, namespace: shop}\nspec: {hosts: [reviews], http: [{route: [{destination: {host: reveiws}}]}]}\n", nil,
+			[]string{"forwarded -> answers 503", "new: " + change + ":4: error: VirtualService/shop/reviews: spec.http[0].route[0].destination.host: service reveiws.shop.svc.cluster.local: not found"},
+		},
+		"a deleted service": {
+			"apiVersion: v1\nkind: Service\nmetadata: {name: reviews, namespace: shop}\n", []string{"--delete"},
+			[]string{"deleted Service/shop/reviews", "new: ../../../examples/canary/reviews.yaml:17: ", "service reviews.shop.svc.cluster.local: not found"},
+		},
+		"an old problem": {
+			"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {a: b}}\n", nil,
+			nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.WriteFile(change, []byte(tc.change), 0o600))
+			old := t.TempDir()
+			require.NoError(t, os.CopyFS(old, os.DirFS(shopDir)))
+			if name != "a misspelt host" {
+				require.NoError(t, os.CopyFS(filepath.Join(old, "canary"), os.DirFS("../../../examples/canary")))
+			}
+			for _, format := range []string{"table", "github"} {
+				_, out, errOut := moonsail(t, append([]string{"diff", old, "-f", change, "-o", format}, tc.args...)...)
+				require.Empty(t, errOut)
+				for _, want := range tc.want {
+					if want = strings.ReplaceAll(want, "../../../examples/canary", filepath.Join(old, "canary")); format == "table" {
+						require.Contains(t, out, want)
+					}
+				}
+				require.Equal(t, tc.want != nil, strings.Contains(out, "new: "), out)
+			}
+		})
+	}
+}
+
+// TestDirectoryOfAControlPlane checks that commands without files read the directory of a local control plane.
+func TestDirectoryOfAControlPlane(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("KUBECONFIG", "")
+	change := filepath.Join(t.TempDir(), "change.yaml")
+	require.NoError(t, os.WriteFile(change, []byte(badYAML), 0o600))
+	dir, err := filepath.Abs(shopDir)
+	require.NoError(t, err)
+	for name, tc := range map[string]struct {
+		dir                     string
+		analyze, changed, diffs string // what the commands print
+	}{
+		"its directory":   {dir, " of " + dir + ", the directory of the control plane at ", ", with the change, ", "compared with " + dir + ", the directory of the control plane at "},
+		"on another host": {"/nowhere", "the directory of the control plane is not on this machine", "not on this machine", "not on this machine"},
+		"an API server's": {"", "no configuration: give a directory or file", "no configuration: give a directory or file", "no configuration: give OLD"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(debug.Handler(debug.Stages{ConfigDir: tc.dir}, slog.New(slog.DiscardHandler)))
+			defer s.Close()
+			t.Setenv("MOONSAIL_ADDRESS", strings.TrimPrefix(s.URL, "http://"))
+			_, out, errOut := moonsail(t, "analyze", "--level", "error")
+			require.Contains(t, out+errOut, tc.analyze)
+			_, out, errOut = moonsail(t, "analyze", "-f", change)
+			require.Contains(t, out+errOut, tc.changed)
+			for _, format := range []string{"table", "github"} {
+				_, out, errOut = moonsail(t, "diff", "-f", "../../../examples/canary", "-o", format)
+				require.Contains(t, out+errOut, tc.diffs)
+			}
+		})
+	}
 }
 
 func TestDiffOfChosenCalls(t *testing.T) {

@@ -18,6 +18,9 @@ func printDiff(w io.Writer, r *preview.Report) error {
 	s := terminal.StyleFor(w)
 	var b strings.Builder
 	paint := map[string]func(string) string{"created": s.Good, "changed": s.Warn, "deleted": s.Bad}
+	if r.Source != "" {
+		fmt.Fprintf(&b, "compared with %s\n", r.Source)
+	}
 	for _, o := range r.Objects {
 		fmt.Fprintf(&b, "%s %s", paint[o.Operation](o.Operation), userKey(o.Object))
 		if o.Origin != "" && o.Operation != "deleted" {
@@ -45,6 +48,9 @@ func printDiff(w io.Writer, r *preview.Report) error {
 		fmt.Fprintf(&b, "%s %s\n", s.Warn("undecided:"), text)
 	}
 	fmt.Fprintf(&b, "%s\n", callsText(r))
+	for _, p := range r.Problems {
+		fmt.Fprintf(&b, "%s %s\n", s.Warn("new:"), problemLine(s, p))
+	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "%s %s\n", s.Warn("note:"), n)
 	}
@@ -135,6 +141,12 @@ func printDiffComment(w io.Writer, r *preview.Report) error {
 	}
 	for _, text := range undecidedTexts(r.Undecided) {
 		fmt.Fprintf(&b, "\n> undecided: %s\n", text)
+	}
+	for _, p := range r.Problems {
+		fmt.Fprintf(&b, "\n> new: %s\n", problemLine(terminal.Style{}, p))
+	}
+	if r.Source != "" {
+		fmt.Fprintf(&b, "\n> compared with %s\n", r.Source)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "\n> %s\n", n)

@@ -11,6 +11,7 @@ import (
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/diagnose/caller"
 	"github.com/moonsail/moonsail/internal/diagnose/outcome"
 	"github.com/moonsail/moonsail/internal/model"
@@ -53,6 +54,8 @@ type Side struct {
 
 // Report is what the change does.
 type Report struct {
+	// Source is the configuration before the change, if the user did not name it.
+	Source  string         `json:"source,omitempty"`
 	Objects []ObjectChange `json:"objects"` // in key order
 	// Proxies are those that both sides have and that would be sent something, in the order of their names.
 	Proxies []ProxyChange `json:"proxies"`
@@ -71,6 +74,8 @@ type Report struct {
 	// refused and the newly allowed ones first.
 	Differ      int          `json:"differ"`
 	Differences []Difference `json:"differences"`
+	// Problems are errors and warnings that the configuration before the change did not have.
+	Problems problem.List `json:"problems,omitempty"`
 	// Notes state what the preview does not cover.
 	Notes []string `json:"notes,omitempty"`
 }
