@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // TestHints checks that each command line in messages, help and examples exists and has the flags that it names.
@@ -132,3 +134,40 @@ func wrongIn(line string) string {
 
 // takesArguments reports whether a command accepts an argument that is not one of its subcommands.
 func takesArguments(cmd *cobra.Command) bool { return cmd.ValidateArgs([]string{unknown}) == nil }
+
+// TestHintsAskTheSame checks that hints of commands lead to the control plane or cluster that the user chose.
+func TestHintsAskTheSame(t *testing.T) {
+	const (
+		analyze = "run 'moonsail analyze' to find why an object is not used"
+		local   = "run 'moonsail analyze /etc/mesh' to find why an object is not used"
+		proxies = "see 'moonsail proxies' for connected proxies"
+	)
+	for _, c := range []struct{ command, hint, want string }{
+		{"explain vs/x", local, local},
+		{"explain vs/x --address 10.0.0.1:15014", local, local},
+		{"explain vs/x", analyze, analyze},
+		{"explain vs/x --context prod --revision canary", analyze, "run 'moonsail analyze --context prod' to find why an object is not used"},
+		{"explain vs/x --kubeconfig ./prod -i mesh", analyze, "run 'moonsail analyze --kubeconfig ./prod' to find why an object is not used"},
+		{"why a.shop http://b", proxies, proxies},
+		{"why a.shop http://b --address 10.0.0.1:15014", proxies, "see 'moonsail proxies --address 10.0.0.1:15014' for connected proxies"},
+		{"why a.shop http://b -i mesh --revision canary", proxies, "see 'moonsail proxies --istioNamespace mesh --revision canary' for connected proxies"},
+		{"pc routes a.shop --address https://h:1 --ca-file ca.pem", proxies, "see 'moonsail proxies --address https://h:1 --ca-file ca.pem' for connected proxies"},
+		{"wait vs/x --context prod", "see 'moonsail explain virtualservice/x -n shop' for all problems", "see 'moonsail explain virtualservice/x -n shop --context prod' for all problems"},
+		{"x describe service x.shop --context prod", "see 'moonsail experimental internal-debug registryz' for all services", "see 'moonsail experimental internal-debug registryz --context prod' for all services"},
+		{"tag remove x --context prod", "see 'moonsail tag list'", "see 'moonsail tag list --context prod'"},
+		{"upgrade --rollback --context prod", "use 'moonsail upgrade' with the values of that version", "use 'moonsail upgrade --context prod' with the values of that version"},
+		{"diff -f x.yaml --context prod", "correct it: 'moonsail analyze x.yaml' reports all errors", "correct it: 'moonsail analyze x.yaml --context prod' reports all errors"},
+		{"proxies --context prod", "install one (see 'moonsail install --help')", "install one (see 'moonsail install --help')"},
+	} {
+		t.Run(c.command+" "+c.hint, func(t *testing.T) {
+			cmd, flags, err := NewRootCommand().Find(strings.Fields(c.command))
+			require.NoError(t, err)
+			require.NoError(t, cmd.ParseFlags(flags))
+			got := terminal.Hint(cmd, c.hint)
+			require.Equal(t, c.want, got)
+			for _, line := range commandsIn(got) {
+				require.Empty(t, wrongIn(line))
+			}
+		})
+	}
+}

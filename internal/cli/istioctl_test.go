@@ -122,7 +122,7 @@ func TestIstioctlCommands(t *testing.T) {
 		{"x internal-debug --list", 0, []string{"syncz\nregistryz\nedsz\n"}, ""},
 		{"x internal-debug syncz", 0, []string{`"proxy":"web-1.shop"`}, ""},
 		{"x internal-debug syncs", 2, []string{`debug page "syncs": unknown; did you mean "syncz"?: use one of syncz, registryz, edsz`}, ""},
-		{"x internal-debug edsz?proxyID=web-9.shop", 1, []string{`proxy "web-9.shop" is not connected; did you mean "web-1.shop"?`, "next:  see 'moonsail proxies'"}, ""},
+		{"x internal-debug edsz?proxyID=web-9.shop", 1, []string{`proxy "web-9.shop" is not connected; did you mean "web-1.shop"?`, "next:  see 'moonsail proxies --address " + address + "'"}, ""},
 		{"x internal-debug", 2, []string{"PAGE is missing: use one of syncz, registryz, edsz"}, ""},
 		{"x envoy-stats web-1.shop", 0, []string{"envoy_server_live 1"}, ""},
 		{"x ps", 0, []string{"NAME", "CLUSTER", "ECDS", "web-1.shop"}, "NAMESPACE"},
@@ -169,7 +169,7 @@ func TestUnknownProxy(t *testing.T) {
 			status, out, errOut := moonsail(t, append(args, "--address", address)...)
 			require.Equal(t, 1, status, out+errOut)
 			require.Contains(t, errOut, `error: proxy "web-9.shop" is not connected; did you mean "web-1.shop"?`)
-			require.Contains(t, errOut, "next:  see 'moonsail proxies' for connected proxies")
+			require.Contains(t, errOut, "next:  see 'moonsail proxies --address "+address+"' for connected proxies")
 			require.NotContains(t, out+errOut, "/debug")
 		})
 	})

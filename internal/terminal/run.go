@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -47,24 +46,24 @@ func Run(ctx context.Context, root *cobra.Command) int {
 	var status StatusError
 	switch {
 	case isUsage(cmd, err):
-		reportError(w, asCalled(root, wrongUsage(cmd, err)))
+		reportError(w, asCalled(cmd, wrongUsage(cmd, err)))
 		return ExitUsage
 	case errors.As(err, &status):
-		reportError(w, asCalled(root, status.Err))
+		reportError(w, asCalled(cmd, status.Err))
 		return status.Status
 	}
-	reportError(w, asCalled(root, err))
+	reportError(w, asCalled(cmd, err))
 	return ExitFailed
 }
 
-// asCalled puts the name by which users call the program, as "kubectl moonsail", into advice.
-func asCalled(root *cobra.Command, err error) error {
+// asCalled puts an error's advice into the form of Hint.
+func asCalled(cmd *cobra.Command, err error) error {
 	var ue *UserError
-	if root.DisplayName() == root.Name() || !errors.As(err, &ue) {
+	if !errors.As(err, &ue) {
 		return err
 	}
 	copied := *ue
-	copied.Next = strings.ReplaceAll(copied.Next, "'"+root.Name()+" ", "'"+root.DisplayName()+" ")
+	copied.Next = Hint(cmd, copied.Next)
 	return &copied
 }
 

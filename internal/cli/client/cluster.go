@@ -28,6 +28,7 @@ func (c *Cluster) AddFlags(cmd *cobra.Command) {
 	fs.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of a Kubernetes cluster (default in a Pod: that cluster)")
 	fs.StringVar(&c.Context, "context", "", "`NAME` of the kubeconfig's context (default: its current one)")
 	_ = cmd.MarkFlagFilename("kubeconfig") // the only error is a flag that does not exist
+	terminal.RepeatInHints(cmd, "kubeconfig", "context")
 }
 
 // Choose returns the cluster to read, or nil if files are given instead. files is the flag or argument that names

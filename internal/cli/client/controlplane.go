@@ -77,6 +77,7 @@ func (c *ControlPlane) AddFlags(cmd *cobra.Command) {
 	c.addCredentials(cmd)
 	terminal.Group(cmd, "Connection to a control plane",
 		"address", "kubeconfig", "context", "istioNamespace", "revision", "token-file", "ca-file", "cert-file", "key-file")
+	terminal.RepeatInHints(cmd, "address", "kubeconfig", "context", "istioNamespace", "revision", "token-file", "ca-file", "cert-file", "key-file")
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			defer c.close()

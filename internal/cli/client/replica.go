@@ -212,3 +212,11 @@ func IsNotFound(err error) bool {
 	var answer answerError
 	return errors.As(err, &answer) && answer.status == http.StatusNotFound
 }
+
+// AdviceOf returns what to do about an error, as the control plane's answer or this program names it; "": nothing.
+func AdviceOf(err error) string {
+	if e, ok := errors.AsType[*terminal.UserError](err); ok {
+		return e.Next
+	}
+	return ""
+}

@@ -98,7 +98,7 @@ func TestBugReport(t *testing.T) {
 	require.Equal(t, terminal.ExitFailed, status)
 	require.Empty(t, out)
 	require.Contains(t, errOut, `error: proxy "bb.shop" is not connected; did you mean "b.shop"?`)
-	require.Contains(t, errOut, "next:  see 'moonsail proxies' for connected proxies")
+	require.Contains(t, errOut, "next:  see 'moonsail proxies --address "+srv.URL+"' for connected proxies")
 	require.Contains(t, readReport(t, file), "flags.txt")
 
 	// Without an answer no report is written, and an existing report stays.

@@ -43,7 +43,7 @@ type shop struct {
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	s := &shop{t: t, store: store.New(), log: changelog.New(8, slog.New(slog.DiscardHandler), changelog.NewMetrics())}
-	stages := debug.Stages{Snapshot: s.store.Snapshot, Explain: &explain.Explainer{Snapshot: s.store.Snapshot, Changes: s.log, Proxies: s, Problems: s.problemsOf}}
+	stages := debug.Stages{ConfigDir: "/mesh", Snapshot: s.store.Snapshot, Explain: &explain.Explainer{Snapshot: s.store.Snapshot, Changes: s.log, Proxies: s, Problems: s.problemsOf}}
 	srv := httptest.NewServer(debug.Handler(stages, slog.New(slog.DiscardHandler)))
 	t.Cleanup(srv.Close)
 	s.url = srv.URL

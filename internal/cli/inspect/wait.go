@@ -122,6 +122,7 @@ type awaited struct {
 	version  string       // the version that must be in force; empty: any
 	optional bool         // the control plane may not read it: no object of the file names this Secret or ConfigMap
 	answered bool         // the control plane has answered about it at least once
+	advice   string       // what to do if the control plane does not have it, as its last answer names it
 	seen     *explain.Explanation
 }
 
@@ -297,7 +298,7 @@ func (f *waitFlags) look(ctx context.Context, list []*awaited) (waitOutcome, err
 		a.answered = a.answered || err == nil || client.IsNotFound(err)
 		switch {
 		case err != nil && client.IsNotFound(err) && (a.object != nil || a.version != ""): // the control plane has not seen it yet
-			if a.seen = nil; !a.optional {
+			if a.seen, a.advice = nil, client.AdviceOf(err); !a.optional {
 				outcome = unlessRefused(outcome)
 			}
 			continue
@@ -381,7 +382,7 @@ func (f *waitFlags) report(cmd *cobra.Command, list []*awaited, outcome waitOutc
 		}
 		r.Objects = append(r.Objects, a.seen)
 	}
-	err := f.out.Print(cmd.OutOrStdout(), r, func(w io.Writer) error { return f.print(w, list, outcome, r.Waited) })
+	err := f.out.Print(cmd.OutOrStdout(), r, func(w io.Writer) error { return f.print(cmd, w, list, outcome, r.Waited) })
 	switch {
 	case err != nil:
 		return err
@@ -393,7 +394,7 @@ func (f *waitFlags) report(cmd *cobra.Command, list []*awaited, outcome waitOutc
 	return nil
 }
 
-func (f *waitFlags) print(w io.Writer, list []*awaited, outcome waitOutcome, waited string) error {
+func (f *waitFlags) print(cmd *cobra.Command, w io.Writer, list []*awaited, outcome waitOutcome, waited string) error {
 	s := terminal.StyleFor(w)
 	headline := s.Good("reached") + " after " + waited
 	switch outcome {
@@ -406,14 +407,14 @@ func (f *waitFlags) print(w io.Writer, list []*awaited, outcome waitOutcome, wai
 		return err
 	}
 	for _, a := range list {
-		if err := f.printObject(w, s, a, outcome); err != nil {
+		if err := f.printObject(cmd, w, s, a, outcome); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *waitFlags) printObject(w io.Writer, s terminal.Style, a *awaited, outcome waitOutcome) error {
+func (f *waitFlags) printObject(cmd *cobra.Command, w io.Writer, s terminal.Style, a *awaited, outcome waitOutcome) error {
 	e := a.seen
 	text := countsText(s, &e.Counts) + haveIt(e)
 	switch {
@@ -422,9 +423,12 @@ func (f *waitFlags) printObject(w io.Writer, s terminal.Style, a *awaited, outco
 	case e.Revision == 0 && !e.Exists && a.optional:
 		text = s.Dim("not waited for: no object names it, so the control plane does not read it")
 	case e.Revision == 0 && !e.Exists:
-		text = s.Warn("the control plane has not seen it: check that it reads this configuration, and run 'moonsail analyze'")
+		text = s.Warn("the control plane has not seen it: check that it reads this configuration, and " + terminal.Hint(cmd, cmp.Or(a.advice, "run 'moonsail analyze'")))
 	case !a.current():
 		text = s.Warn("the control plane has another version of it (" + e.Origin + ")")
+		if e.Error != nil {
+			text += ": " + s.Bad(refusedText(e.Error)+": "+messageOf(*e.Error))
+		}
 	}
 	if _, err := fmt.Fprintf(w, "%s: %s\n", a.key, text); err != nil || !a.current() {
 		return err
@@ -442,7 +446,7 @@ func (f *waitFlags) printObject(w io.Writer, s terminal.Style, a *awaited, outco
 		}
 	}
 	if e.LeftOut > 0 && !slices.Contains([]waitOutcome{waitReached}, outcome) {
-		_, err := fmt.Fprintf(w, "  and %d more: see '%s'\n", e.LeftOut, explainCommand(a.key))
+		_, err := fmt.Fprintf(w, "  and %d more: see %s\n", e.LeftOut, terminal.Hint(cmd, "'"+explainCommand(a.key)+"'"))
 		return err
 	}
 	return nil

@@ -67,7 +67,7 @@ func TestWaitLeavesOutOtherSecrets(t *testing.T) {
 	for name, text := range map[string]string{"named by an object": reviewsYAML + gateway + secret, "alone": secret} {
 		status, out, _ = waitBriefly(t, write(t, text), "--address", s.url)
 		require.Equal(t, int(exitTimeout), status, name)
-		require.Contains(t, out, "Secret/shop/app: the control plane has not seen it", name)
+		require.Contains(t, out, "Secret/shop/app: the control plane has not seen it: check that it reads this configuration, and run 'moonsail analyze /mesh' to find why an object is not used\n", name)
 	}
 	s.apply(write(t, strings.ReplaceAll(secret, "a,", "older,")))
 	status, out, _ = waitBriefly(t, write(t, reviewsYAML+secret), "--address", s.url)
@@ -135,7 +135,9 @@ func TestWaitForRefusedVersion(t *testing.T) {
 	require.Contains(t, fileErr, "error: it has errors, so the control plane will not use it"+message+broken)
 	require.Equal(t, fileStatus, status, out+errOut)
 	require.Contains(t, errOut, "error: it has errors, so the control plane does not use its newest version"+message+broken)
-	require.Contains(t, errOut, "next:  see 'moonsail explain virtualservice/reviews -n shop' for all problems\n")
+	_, out, _ = waitBriefly(t, write(t, strings.ReplaceAll(reviewsYAML, "hosts: [reviews]", "hosts: [other]")), "--address", s.url)
+	require.Regexp(t, `the control plane has another version of it \(.*reviews.yaml:1\): its newest version is refused, at .*reviews.yaml:5: spec.host: unknown field`, out)
+	require.Contains(t, errOut, "next:  see 'moonsail explain virtualservice/reviews -n shop --address "+s.url+"' for all problems\n")
 	_, out, _ = moonsail(t, "explain", "vs/reviews", "--address", s.url)
 	require.Contains(t, out, "\n  its newest version is refused, at "+broken+":5\n  error: spec.host: unknown field; did you mean \"hosts\"?\n")
 

@@ -86,10 +86,10 @@ func (f *whyFlags) run(cmd *cobra.Command, from, to string) error {
 	if err := f.client.GetProxy(cmd.Context(), "/debug/why/", from, "?"+q.Encode(), w); err != nil {
 		return err
 	}
-	return f.out.Print(cmd.OutOrStdout(), w, func(out io.Writer) error { return printWhy(out, w) })
+	return f.out.Print(cmd.OutOrStdout(), w, func(out io.Writer) error { return printWhy(cmd, out, w) })
 }
 
-func printWhy(out io.Writer, w *explain.Why) error {
+func printWhy(cmd *cobra.Command, out io.Writer, w *explain.Why) error {
 	s := terminal.StyleFor(out)
 	var b strings.Builder
 	title, first := fmt.Sprintf("%s calls %s %s", w.From, w.Method, w.URL), "leaves"
@@ -99,7 +99,7 @@ func printWhy(out io.Writer, w *explain.Why) error {
 	fmt.Fprintf(&b, "%s\n", s.Bold(title))
 	fmt.Fprintf(&b, "  %s is %s\n", w.Host, w.Address)
 	for _, n := range w.Notes {
-		fmt.Fprintf(&b, "  %s %s\n", s.Warn("note:"), n)
+		fmt.Fprintf(&b, "  %s %s\n", s.Warn("note:"), terminal.Hint(cmd, n))
 	}
 	printPassage(&b, s, first, w.Outbound)
 	for _, p := range w.Inbound {

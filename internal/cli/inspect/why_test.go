@@ -42,7 +42,7 @@ func TestPrintWhy(t *testing.T) {
 			{Proxy: "reviews-2.shop", Result: &simulate.Result{Listener: "virtualInbound", Status: 403}}},
 	}
 	var b strings.Builder
-	require.NoError(t, printWhy(&b, w))
+	require.NoError(t, printWhy(newWhyCommand(), &b, w))
 	require.Equal(t, `web-1.shop calls GET http://reviews:9080/x
   reviews.shop.svc.cluster.local is 10.0.0.3:9080
   note: one thing

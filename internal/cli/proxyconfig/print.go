@@ -86,7 +86,7 @@ func (c *comparedConfig) elsewhere(section string) string {
 	case section == "secrets" && len(c.Secrets) > 0:
 		return " from the control plane"
 	case section == "extensions" && at > 0 && c.Agent != "":
-		return fmt.Sprintf("; its agent has the plugins with fetched modules: see 'moonsail proxy-config extensions %s.plugins%s'", c.Proxy[:at], c.Proxy[at:])
+		return c.hint(fmt.Sprintf("; its agent has the plugins with fetched modules: see 'moonsail proxy-config extensions %s.plugins%s'", c.Proxy[:at], c.Proxy[at:]))
 	}
 	return ""
 }

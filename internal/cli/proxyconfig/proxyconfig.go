@@ -140,7 +140,8 @@ type comparedConfig struct {
 
 	chosen string // describes the filter of resources; empty: all
 	wide   bool   // tables have all columns
-	late   bool   // Envoy did not answer within --timeout
+	hint   func(string) string
+	late   bool // Envoy did not answer within --timeout
 }
 
 type comparedResource struct {
@@ -156,7 +157,7 @@ func (f *flags) run(cmd *cobra.Command, section, proxy string) error {
 	if err := f.client.GetProxy(cmd.Context(), "/debug/proxies/", proxy, "/config/"+section+"?full", config); err != nil {
 		return err
 	}
-	out := &comparedConfig{ProxyConfig: config}
+	out := &comparedConfig{ProxyConfig: config, hint: func(advice string) string { return terminal.Hint(cmd, advice) }}
 	actual, err := f.actualInTime(cmd.Context(), out)
 	if err != nil {
 		return err

@@ -128,6 +128,7 @@ func TestExtensionsInEnvoy(t *testing.T) {
 func TestEmptySections(t *testing.T) {
 	shown := func(section string, c *comparedConfig) string {
 		var b strings.Builder
+		c.hint = func(advice string) string { return advice }
 		require.NoError(t, printSection(&b, terminal.Style{}, c, section, false))
 		return b.String()
 	}
