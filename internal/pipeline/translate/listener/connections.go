@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
 var underscoresActions = map[model.UnderscoresAction]corev3.HttpProtocolOptions_HeadersWithUnderscoresAction{
@@ -49,6 +50,18 @@ func setConnections(s *model.ConnectionSettings, out *hcmv3.HttpConnectionManage
 	}
 	if s.EscapedSlashes != "" {
 		out.PathWithEscapedSlashesAction = escapedSlashesActions[s.EscapedSlashes]
+	}
+}
+
+// flushTimeout is Envoy's default.
+var flushTimeout = durationpb.New(5 * time.Minute)
+
+// setFlushTimeout bounds how long a client of a gateway may leave the end of a response in the gateway's memory
+// (CVE-2020-12604). Up to 16 MiB of each HTTP/2 stream stay there until the client opens the stream's window. A configured
+// stream idle timeout has precedence. Clients of sidecars belong to the mesh, and may be slow.
+func setFlushTimeout(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) {
+	if v.Gateway && (v.Connections == nil || v.Connections.StreamIdleTimeout == nil) {
+		out.StreamFlushTimeout = flushTimeout
 	}
 }
 

@@ -106,6 +106,7 @@ func connectionManager(v *ir.HTTPChain) (*hcmv3.HttpConnectionManager, error) {
 		}
 	}
 	setConnections(v.Connections, out)
+	setFlushTimeout(v, out)
 	if err := setEarly(v, out); err != nil {
 		return nil, err
 	}
