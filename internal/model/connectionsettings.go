@@ -12,11 +12,15 @@ import (
 // ConnectionSettingsFields are the fields of Istio's connectionSettings that have an effect, in JSON spelling, sorted. The
 // others have none in istiod 1.31, either.
 var ConnectionSettingsFields = []string{
-	"http2InitialConnectionWindowSize", "http2InitialStreamWindowSize", "httpDrainTimeout", "httpHeadersWithUnderscoresAction",
+	GlobalConnectionLimit, "http2InitialConnectionWindowSize", "http2InitialStreamWindowSize", "httpDrainTimeout", "httpHeadersWithUnderscoresAction",
 	"httpIdleTimeout", "httpMaxConcurrentStreams", "httpMaxConnectionDuration", "httpMaxStreamDuration", "httpMergeSlashes",
 	"httpPathWithEscapedSlashesAction", "httpRequestHeadersTimeout", "httpRequestTimeout", "httpStreamIdleTimeout",
 	"listenerPerConnectionBufferLimitBytes", "profile",
 }
+
+// GlobalConnectionLimit is the field that bounds the connections of all clients of a proxy. The agent applies it, in Envoy's
+// bootstrap: the control plane does not read it.
+const GlobalConnectionLimit = "globalDownstreamConnectionLimit"
 
 // ConnectionSettings bound the connections of a proxy's clients, and what their requests may have. Nil and empty values are
 // unset: the mesh's defaults apply.
@@ -70,7 +74,9 @@ func ProxyConnectionsOf(set map[string]any) ProxyConnections {
 		return ""
 	}
 	set = maps.Clone(set)
-	maps.DeleteFunc(set, func(field string, _ any) bool { return !slices.Contains(ConnectionSettingsFields, field) })
+	maps.DeleteFunc(set, func(field string, _ any) bool {
+		return field == GlobalConnectionLimit || !slices.Contains(ConnectionSettingsFields, field)
+	})
 	text, err := json.Marshal(set)
 	if err != nil || len(text) > maxProxyConnections {
 		return ""

@@ -25,6 +25,7 @@ func (c meshConv) connectionSettings(at problem.Path, s *meshconfig.ProxyConfig_
 		value *wrapperspb.Int32Value
 		least int32
 	}{
+		model.GlobalConnectionLimit:             {s.GlobalDownstreamConnectionLimit, 1},
 		"listenerPerConnectionBufferLimitBytes": {s.ListenerPerConnectionBufferLimitBytes, 0},
 		"httpMaxConcurrentStreams":              {s.HttpMaxConcurrentStreams, 1},
 		"http2InitialStreamWindowSize":          {s.Http2InitialStreamWindowSize, minWindow},

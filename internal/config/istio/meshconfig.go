@@ -296,7 +296,6 @@ var insteadOf = map[string]string{
 	"zoneAwareLbSetting":                   "Envoy needs all endpoints of the caller's own service for it, which sidecars do not get; use localityLbSetting",
 	"clusterPerConnectionBufferLimitBytes": "istiod 1.31 does not apply it, either",
 	"listenerConnectionLimit":              "istiod 1.31 does not apply it, either",
-	"globalDownstreamConnectionLimit":      "istiod 1.31 does not apply it, either",
 	"caCertificates":                       "put the CA's roots beside its certificate, in the Secret cacerts",
 }
 

@@ -94,8 +94,8 @@ func (s *settings) resolveDrain() error {
 	return nil
 }
 
-// Settings of the number of connections of clients: Istio's metadata of the node, and Envoy's runtime value, which has no
-// effect in an Envoy with a resource monitor.
+// Settings of the number of connections of clients, beside the field of connectionSettings: Istio's metadata of the node, and
+// Envoy's runtime value, which has no effect in an Envoy with a resource monitor.
 const (
 	maxConnectionsMetadata = "GLOBAL_DOWNSTREAM_MAX_CONNECTIONS"
 	maxConnectionsRuntime  = "overload.global_downstream_max_connections"
@@ -104,7 +104,12 @@ const (
 // limitConnections sets the limit of connections: the first valid one, in Istio's order.
 func (s *settings) limitConnections() {
 	metadata, _ := s.node.Metadata[maxConnectionsMetadata].(string)
+	field := ""
+	if n := s.proxyConfig.GetConnectionSettings().GetGlobalDownstreamConnectionLimit(); n != nil {
+		field = strconv.Itoa(int(n.Value))
+	}
 	for _, limit := range []struct{ setting, value string }{
+		{"connectionSettings." + model.GlobalConnectionLimit, field},
 		{MetadataPrefix + maxConnectionsMetadata, metadata},
 		{"runtimeValues[" + maxConnectionsRuntime + "]", s.proxyConfig.GetRuntimeValues()[maxConnectionsRuntime]},
 	} {

@@ -68,6 +68,7 @@ func TestMaxConnections(t *testing.T) {
 	for name, tc := range map[string]struct {
 		runtime, proxyMetadata map[string]string
 		metadata               map[string]any
+		connections            int32 // of connectionSettings; 0: unset
 		want                   int64
 		warns                  string
 	}{
@@ -77,15 +78,22 @@ func TestMaxConnections(t *testing.T) {
 		"environment":                   {metadata: map[string]any{"GLOBAL_DOWNSTREAM_MAX_CONNECTIONS": "100"}, want: 100},
 		"metadata precedes the runtime": {runtime: runtimeValue("50000"), metadata: map[string]any{"GLOBAL_DOWNSTREAM_MAX_CONNECTIONS": "100"}, want: 100},
 		"invalid metadata":              {runtime: runtimeValue("50000"), metadata: map[string]any{"GLOBAL_DOWNSTREAM_MAX_CONNECTIONS": "many"}, want: 50000, warns: "ISTIO_META_GLOBAL_DOWNSTREAM_MAX_CONNECTIONS value=many"},
+		"connectionSettings":            {connections: 10, metadata: map[string]any{"GLOBAL_DOWNSTREAM_MAX_CONNECTIONS": "100"}, want: 10},
+		"invalid connectionSettings":    {connections: -1, metadata: map[string]any{"GLOBAL_DOWNSTREAM_MAX_CONNECTIONS": "100"}, want: 100, warns: "connectionSettings.globalDownstreamConnectionLimit value=-1"},
 		"0":                             {runtime: runtimeValue("0"), want: math.MaxInt32, warns: "use a number from 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := &logtext.Buffer{}
+			proxyConfig := &meshconfig.ProxyConfig{RuntimeValues: tc.runtime, ProxyMetadata: tc.proxyMetadata}
+			if tc.connections != 0 {
+				proxyConfig.ConnectionSettings = &meshconfig.ProxyConfig_ConnectionSettings{GlobalDownstreamConnectionLimit: wrapperspb.Int32(tc.connections)}
+			}
 			text, err := Bootstrap(Config{
 				Workload: workload.Workload{Name: "a", IPs: []string{"127.0.0.1"}}, XDS: XDS{Plaintext: true}, Log: slog.New(slog.NewTextHandler(log, nil)),
-				ProxyConfig: &meshconfig.ProxyConfig{RuntimeValues: tc.runtime, ProxyMetadata: tc.proxyMetadata}, Metadata: tc.metadata,
+				ProxyConfig: proxyConfig, Metadata: tc.metadata,
 			})
 			require.NoError(t, err)
+			require.NotContains(t, log.String(), "no effect")
 			var b struct {
 				Manager struct {
 					Monitors []struct {
