@@ -47,7 +47,7 @@ const closing = "Host: web\nConnection: close\n\n"
 func TestAdvisoriesOfRequests(t *testing.T) {
 	g := startGuarded(t)
 	g.given(
-		authorization("paths", `{action: DENY, rules: [{to: [{operation: {paths: [/admin, "/admin/*"]}}]}]}`),
+		authorization("paths", `{action: DENY, rules: [{to: [{operation: {paths: [/admin, "/admin/*", "/of/{*}/admin", "/all/{**}/admin"]}}]}]}`),
 		authorization("header", `{action: DENY, rules: [{when: [{key: "request.headers[x-role]", values: [admin]}]}]}`),
 		authorization("methods", `{action: DENY, rules: [{to: [{operation: {methods: [DELETE]}}]}]}`),
 		authorization("hosts", `{action: DENY, rules: [{to: [{operation: {hosts: [admin.example.com]}}]}]}`),
@@ -94,6 +94,14 @@ func TestAdvisoriesOfRequests(t *testing.T) {
 		"CONNECT":                                                  "CONNECT admin.example.com:80 HTTP/1.1\nHost: admin.example.com\n\n",
 		"an original path that the client claims (CVE-2023-27487)": "GET /admin HTTP/1.1\nx-envoy-original-path: /public\n" + closing,
 		"a rewritten path that the client claims":                  "GET /admin HTTP/1.1\nx-rewrite-url: /public\nx-original-url: /public\n" + closing,
+		"a template, by a star (CVE-2025-46821)":                   "GET /of/*/admin HTTP/1.1\n" + closing,
+		"a template, by brackets":                                  "GET /of/[x]/admin HTTP/1.1\n" + closing,
+		"a template, by a bar":                                     "GET /of/x|y/admin HTTP/1.1\n" + closing,
+		"a template, by a caret":                                   "GET /of/^/admin HTTP/1.1\n" + closing,
+		"a template, by braces":                                    "GET /of/{x}/admin HTTP/1.1\n" + closing,
+		"a template, by quotes":                                    "GET /of/\"`'<>/admin HTTP/1.1\n" + closing,
+		"a template, by a byte that is not ASCII":                  "GET /of/\xff/admin HTTP/1.1\n" + closing,
+		"a template of segments, by brackets":                      "GET /all/a/[x]/admin HTTP/1.1\n" + closing,
 		"an upgrade that a policy refuses":                         "GET /admin HTTP/1.1\nHost: web\nConnection: upgrade\nUpgrade: websocket\n\n",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,5 +130,14 @@ func TestUpgradesSmuggleNothing(t *testing.T) {
 				require.False(t, i > 0 && code < 400, "the second request is served: %v", got)
 			}
 		})
+	}
+	g.requireNothingAt("/admin")
+}
+
+// requireNothingAt checks that no request for a path has reached the application.
+func (g *guarded) requireNothingAt(path string) {
+	g.t.Helper()
+	for _, s := range g.web.requests() {
+		require.NotEqual(g.t, path, s.path, "%s %s of %s reached the application", s.method, s.path, s.host)
 	}
 }

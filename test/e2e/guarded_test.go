@@ -23,6 +23,7 @@ type guarded struct {
 	t    *testing.T
 	mesh *mesh
 	base []string
+	web  *backend // the application behind the port guardedHTTP
 }
 
 func startGuarded(t *testing.T, more ...string) *guarded {
@@ -30,7 +31,7 @@ func startGuarded(t *testing.T, more ...string) *guarded {
 	web := startBackend(t, "web", "v1")
 	app := relay(t, fmt.Sprintf("%s:%d", web.ip, web.port))
 	says := startSpeaker(t)
-	g := &guarded{client: newClient("web"), t: t}
+	g := &guarded{client: newClient("web"), t: t, web: web}
 	g.drain = time.Minute
 	g.base = append(more, fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: Sidecar

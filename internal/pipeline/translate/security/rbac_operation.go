@@ -18,7 +18,7 @@ import (
 )
 
 // permissions translates a condition about the operation, one permission for each value. loose: it also matches other
-// spellings that applications take for the same (likeHost, likeMethod), and an unknown attribute has the value.
+// spellings that applications take for the same (likeHost, likeMethod, likeTemplate), and an unknown attribute has the value.
 func permissions(c *model.AuthorizationCondition, values []string, loose bool) []*rbacv3.Permission {
 	out := make([]*rbacv3.Permission, 0, len(values))
 	for _, v := range values {
@@ -35,7 +35,7 @@ func permissionOf(c *model.AuthorizationCondition, v string, loose bool) *rbacv3
 	case model.AttributeMethod:
 		return headerPermission(likeMethod(v, loose))
 	case model.AttributePath:
-		return pathPermission(v)
+		return pathPermission(v, loose)
 	case model.AttributeDestinationIP:
 		return &rbacv3.Permission{Rule: &rbacv3.Permission_DestinationIp{DestinationIp: block(v)}}
 	case model.AttributeDestinationPort:
@@ -139,15 +139,28 @@ func headerPermission(m *routev3.HeaderMatcher) *rbacv3.Permission {
 // templateOperators replaces Istio's operators of path templates by Envoy's.
 var templateOperators = strings.NewReplacer("{**}", "**", "{*}", "*")
 
-func pathPermission(v string) *rbacv3.Permission {
-	if strings.Contains(v, "{*}") || strings.Contains(v, "{**}") {
+// templateExpressions are what the operators match in loose comparisons.
+var templateExpressions = strings.NewReplacer(`\{\*\*\}`, ".*", `\{\*\}`, "[^/]+")
+
+// likeTemplate matches the paths of a template with any characters. Envoy's operators match only those that RFC 3986 has
+// for paths. Clients can send others, such as "[", and servers take them.
+func likeTemplate(v string) *matcherv3.StringMatcher {
+	return likeRegex(templateExpressions.Replace(regexp.QuoteMeta(v)))
+}
+
+func pathPermission(v string, loose bool) *rbacv3.Permission {
+	path := like("", v)
+	switch template := strings.Contains(v, "{*}") || strings.Contains(v, "{**}"); {
+	case template && loose:
+		path = likeTemplate(v)
+	case template:
 		return &rbacv3.Permission{Rule: &rbacv3.Permission_UriTemplate{UriTemplate: &corev3.TypedExtensionConfig{
 			Name:        "uri-template",
 			TypedConfig: envoyproto.MustPack(&uritemplatev3.UriTemplateMatchConfig{PathTemplate: templateOperators.Replace(v)}),
 		}}}
 	}
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_UrlPath{
-		UrlPath: &matcherv3.PathMatcher{Rule: &matcherv3.PathMatcher_Path{Path: like("", v)}},
+		UrlPath: &matcherv3.PathMatcher{Rule: &matcherv3.PathMatcher_Path{Path: path}},
 	}}
 }
 
