@@ -118,6 +118,7 @@ func (e *edge) call(scheme, host, path string, cert *tls.Certificate) fromOutsid
 	req.Host, req.Close = host, true
 	req.Header.Set("X-Forwarded-Client-Cert", "URI="+spiffeID("client")) // a client can claim anything
 	req.Header.Set("X-Forwarded-For", "192.0.2.99")
+	req.Header.Set("X-Envoy-Ip-Tags", "trusted") // only proxies may set it
 	roots := x509.NewCertPool()
 	roots.AddCert(e.outside.Cert)
 	config := &tls.Config{ServerName: host, RootCAs: roots, MinVersion: tls.VersionTLS12}
@@ -167,6 +168,7 @@ func TestGateway(t *testing.T) {
 	seen := e.server.backend.last(t)
 	require.Equal(t, gatewayID, e.peer(), "the sidecar was called by mutual TLS")
 	require.NotContains(t, seen.header.Get("X-Forwarded-Client-Cert"), spiffeID("client"), "what clients say of themselves is not believed")
+	require.Empty(t, seen.header.Get("X-Envoy-Ip-Tags"), "clients at private addresses are no proxies (CVE-2024-45806)")
 	require.Equal(t, "https", seen.header.Get("X-Forwarded-Proto"))
 	require.Equal(t, webHost, seen.host)
 
