@@ -1,9 +1,12 @@
 package configure
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,10 +62,30 @@ func cluster(t *testing.T) string {
 		}
 	}))
 	t.Cleanup(s.Close)
+	return kubeconfigOf(t, s.URL)
+}
+
+// kubeconfigOf returns a kubeconfig for an API server.
+func kubeconfigOf(t *testing.T, server string) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(file, []byte(fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c",
-"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"c"}}],"users":[{"name":"c","user":{"token":"t"}}]}`, s.URL)), 0o600))
+"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"c"}}],"users":[{"name":"c","user":{"token":"t"}}]}`, server)), 0o600))
 	return file
+}
+
+// serverOf returns the address in a kubeconfig.
+func serverOf(t *testing.T, kubeconfig string) string {
+	t.Helper()
+	var config struct {
+		Clusters []struct {
+			Cluster struct{ Server string }
+		}
+	}
+	text, err := os.ReadFile(kubeconfig)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &config))
+	return config.Clusters[0].Cluster.Server
 }
 
 // TestFilesAgainstACluster checks that the cluster has what the files do not, that nothing is elsewhere then, and that only
@@ -143,4 +166,50 @@ func TestFlagsOfIstioctl(t *testing.T) {
 			require.Contains(t, out, tc.out)
 		})
 	}
+}
+
+// TestDiffServerSide checks that diff takes the objects of a change as the API server would store them.
+func TestDiffServerSide(t *testing.T) {
+	refuse := false
+	target, err := url.Parse(serverOf(t, cluster(t)))
+	require.NoError(t, err)
+	plain := httputil.NewSingleHostReverseProxy(target)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/api/v1":
+			fmt.Fprint(w, `{"resources":[{"name":"services/status","kind":"Service"},{"name":"services","kind":"Service","namespaced":true}]}`)
+		case r.Method == http.MethodPatch && refuse:
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","message":"port: is taken","code":422}`)
+		case r.Method == http.MethodPatch:
+			if r.URL.Query().Get("dryRun") != "All" || r.URL.Path != "/api/v1/namespaces/shop/services/reviews" {
+				http.Error(w, r.URL.String(), http.StatusTeapot)
+				return
+			}
+			fmt.Fprint(w, `{"apiVersion":"v1","kind":"Service","metadata":{"name":"reviews","namespace":"shop","managedFields":[{"manager":"kubectl"}]},"spec":{"ports":[{"name":"http","port":80},{"name":"admin","port":90}]}}`)
+		default:
+			plain.ServeHTTP(w, r)
+		}
+	}))
+	defer s.Close()
+	t.Setenv("KUBECONFIG", kubeconfigOf(t, s.URL))
+	const change = "apiVersion: v1\nkind: Service\nmetadata: {name: reviews}\nspec: {ports: [{name: http, port: 80}]}\n"
+
+	status, out, errOut := withInput(t, change, "diff", "-n", "shop", "-f", "-")
+	require.Zero(t, status, errOut)
+	require.Contains(t, out, "compared with the cluster at http://127.0.0.1:")
+	require.Contains(t, out, "no object differs\n", "as it is written")
+	status, out, errOut = withInput(t, change, "diff", "-n", "shop", "-f", "-", "--server-side")
+	require.Zero(t, status, errOut)
+	require.Contains(t, out, "changed Service/shop/reviews (-:1)\n", "with what the API server adds")
+
+	refuse = true
+	status, _, errOut = withInput(t, change, "diff", "-n", "shop", "-f", "-", "--server-side")
+	require.Equal(t, exitDiffFailed, status)
+	require.Contains(t, errOut, "the API server does not accept Service: port: is taken")
+	require.Contains(t, errOut, "-:1")
+	status, _, errOut = withInput(t, change, "diff", shopDir, "-f", "-", "--server-side")
+	require.Equal(t, exitDiffFailed, status)
+	require.Contains(t, errOut, "--server-side applies -f CHANGE to the cluster")
 }

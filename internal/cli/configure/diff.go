@@ -30,6 +30,7 @@ type diffFlags struct {
 	out       terminal.Output
 	change    []string
 	remove    bool
+	server    bool // --server-side
 	calls     string
 	maxCalls  int
 	logs      []string // [PROXY=]FILE
@@ -51,6 +52,11 @@ the cluster of --kubeconfig or of kubectl's current one, which the command only 
 cluster, it is the directory of the control plane at --address or on this machine. The configuration
 after the change is NEW, or that before with the objects of CHANGE. With --delete the objects of
 CHANGE are removed.
+
+With --server-side, the API server applies the objects of CHANGE with a dry run, as
+'kubectl apply --server-side --force-conflicts' would: they have its defaults, the changes of
+admission webhooks, and the fields that others own. That needs the rights to create and patch them.
+Without, the objects are taken as they are written, in place of those of the cluster.
 
 After the calls, lines with "new:" are errors and warnings of 'moonsail analyze' that the
 configuration before the change does not have: they are often the reason why calls differ.
@@ -76,6 +82,9 @@ Exit status: 0 all calls are decided alike, 1 some are decided differently, unde
 command failed.`
 	diffExamples = `  # What would this change do to the cluster?
   moonsail diff -f canary.yaml
+
+  # The same, with the defaults and webhooks of the cluster
+  moonsail diff -f canary.yaml --server-side
 
   # What would it do to a directory of YAML?
   moonsail diff config/ -f canary.yaml
@@ -119,6 +128,7 @@ func (f *diffFlags) addFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringArrayVarP(&f.change, "filename", "f", nil, "`FILE` or directory with changed objects; - is standard input")
 	fs.BoolVar(&f.remove, "delete", false, "remove the objects of --filename")
+	fs.BoolVar(&f.server, "server-side", false, "ask the API server what the objects of --filename would be, with a dry run")
 	fs.StringVar(&f.calls, "calls", "", "YAML `FILE` with a list of calls: from, url, method and headers")
 	fs.IntVar(&f.maxCalls, "max-calls", preview.DefaultMaxCalls, "try at most this `NUMBER` of calls")
 	fs.StringArrayVar(&f.logs, "access-logs", nil, "`[PROXY=]FILE` with access logs whose calls to try, of the proxy NAME.NAMESPACE; may be repeated")
@@ -163,6 +173,8 @@ func (f *diffFlags) check(args []string) error {
 		return terminal.UsageError{Err: errors.New("--traffic and --calls or --access-logs exclude each other: give one of them")}
 	case f.maxCalls < 1:
 		return terminal.UsageError{Err: errors.New("--max-calls is not positive: give 1 or more")}
+	case f.server && (len(args) > 0 || f.remove):
+		return terminal.UsageError{Err: errors.New("--server-side applies -f CHANGE to the cluster: give no OLD, and no --delete")}
 	case f.remove && len(f.change) == 0:
 		return terminal.UsageError{Err: errors.New("--delete needs --filename")}
 	case len(args) > 0 && !f.traffic && (f.plane.Kubeconfig != "" || f.plane.Context != ""):
@@ -219,7 +231,10 @@ func (f *diffFlags) readBefore(ctx context.Context, args []string) (s *diffSide,
 		s, err = f.read(nil, false, args[0])
 		return s, "", err
 	}
-	dir, where, err := f.plane.ConfigDir(ctx)
+	dir, where := "", ""
+	if !f.server {
+		dir, where, err = f.plane.ConfigDir(ctx)
+	}
 	switch {
 	case err != nil:
 		return nil, "", err
@@ -239,6 +254,11 @@ func (f *diffFlags) readAfter(cmd *cobra.Command, args []string, before *diffSid
 	change, err := f.read(cmd.InOrStdin(), !f.remove, f.change...)
 	if err != nil {
 		return nil, err
+	}
+	if f.server {
+		if err := f.applyOnServer(cmd.Context(), change); err != nil {
+			return nil, err
+		}
 	}
 	return f.apply(before, change), nil
 }
