@@ -11,8 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/cli/client"
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/diagnose/doctor"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // doctorFlags are the values of the flags of `moonsail doctor`.
@@ -31,15 +34,17 @@ func newDoctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Diagnose a running mesh",
 		Long: `Diagnose a running mesh, of Moonsail or istiod. The command reads metrics of the control plane and the
-admin interfaces of Envoys, and changes nothing. It reports late changes and their stage, long queues,
-responses far larger than the change, refused configuration, calls to dead endpoints,
-connections on one of many worker threads, services without calls, and expensive filters. Each
-finding has its evidence and the setting that cures it.
+admin interfaces of Envoys, and changes nothing. It reports proxies that are behind or refuse
+configuration now, late changes and their stage, long queues, responses far larger than the change,
+calls to dead endpoints, connections on one of many worker threads, services without calls, and
+expensive filters. Each finding has its evidence and the setting that cures it.
 
   ill     users notice it
   risk    it costs resources, or users will notice it under load
   blind   the mesh does not measure it; the cure is a setting that does
+  past    it was a problem, and is none now
 
+A proxy is behind if it has not had a change for a second. 'moonsail proxies' lists the same states.
 Counters cover the time since the start of a process. With --over, they cover the given time.
 
 Without --sidecar the command examines the control plane, all its replicas in a cluster; with --sidecar
@@ -96,7 +101,7 @@ func (f *doctorFlags) examine(ctx context.Context, watching func()) (*doctor.Rep
 	}
 	reports := make([]*doctor.Report, len(replicas))
 	err = f.client.Each(ctx, func(i int, r *client.Replica) (err error) {
-		o := doctor.Options{Over: f.over, Address: r.Name, Metrics: metricsOf(r)}
+		o := doctor.Options{Over: f.over, Address: r.Name, Metrics: metricsOf(r), Connected: connectedTo(r)}
 		if i == 0 {
 			o.Sidecars, o.Watching = f.sidecars, watching
 		}
@@ -128,6 +133,34 @@ func metricsOf(r *client.Replica) func(context.Context) ([]byte, error) {
 		defer cancel()
 		return r.Text(ctx, "/metrics")
 	}
+}
+
+// connectedTo reads the state of the proxies of a control plane of Moonsail.
+func connectedTo(r *client.Replica) func(context.Context) (*doctor.Connected, error) {
+	return func(ctx context.Context) (*doctor.Connected, error) {
+		var list debug.ProxyList
+		if err := r.Get(ctx, "/debug/proxies?local", &list); err != nil {
+			return nil, err
+		}
+		c := &doctor.Connected{Now: list.Now, Stale: &explain.Stale{}}
+		for i := range list.Proxies {
+			c.Proxies = append(c.Proxies, connectedProxy(&list.Proxies[i]))
+		}
+		return c, r.Get(ctx, "/debug/stale?local", c.Stale)
+	}
+}
+
+func connectedProxy(p *server.ProxyState) doctor.ConnectedProxy {
+	out := doctor.ConnectedProxy{Name: p.Name + "." + p.Namespace, Behind: p.Behind(), BehindSince: p.BehindSince, Unread: p.Unread}
+	for i := range p.Types {
+		t := &p.Types[i]
+		of := doctor.ConnectedType{Type: t.Type, UnansweredSince: t.InFlightSince, Waits: t.Waiting}
+		for _, h := range t.Held {
+			of.Refused = append(of.Refused, doctor.RefusedResource{Name: h.Name, Message: h.Message, Since: h.Since})
+		}
+		out.Types = append(out.Types, of)
+	}
+	return out
 }
 
 func printDoctor(w io.Writer, r *doctor.Report) error {

@@ -12,6 +12,20 @@ import (
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
+// serve serves pages of a control plane.
+func serve(t *testing.T, pages map[string]string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, ok := pages[r.URL.Path]
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_, _ = w.Write([]byte(text))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
 // TestDoctor checks that findings have evidence and cure, and that the exit status is 1 if something is ill.
 func TestDoctor(t *testing.T) {
 	text := "# TYPE pilot_info gauge\npilot_info{version=\"1.30\"} 1\n"
@@ -38,6 +52,18 @@ func TestDoctor(t *testing.T) {
 	var r doctor.Report
 	require.NoError(t, json.Unmarshal([]byte(out), &r))
 	require.Equal(t, "rejects", r.Findings[0].Check, "the worst finding is first")
+
+	text = "# TYPE moonsail_build_info gauge\nmoonsail_build_info{version=\"1\"} 1\n"
+	status, out, _ = moonsail(t, "doctor", "--address", server.URL)
+	require.Equal(t, 0, status, "the pages about proxies cannot be read")
+	require.Contains(t, out, "blind unknown which proxies are behind, or refuse configuration")
+	status, out, _ = moonsail(t, "doctor", "--address", serve(t, map[string]string{
+		"/metrics": text, "/debug/stale": `{}`,
+		"/debug/proxies": `{"now":"2026-01-02T12:00:12Z","proxies":[{"name":"web-1","namespace":"shop","owed":1,"behindSince":"2026-01-02T12:00:00Z",` +
+			`"types":[{"type":"EDS","inFlightSince":"2026-01-02T12:00:01Z"}]}]}`,
+	}))
+	require.Equal(t, terminal.ExitFailed, status)
+	require.Contains(t, out, "web-1.shop: behind for 12s; EDS is not answered for 11s\n   -> see what a proxy waits for with moonsail proxies web-1.shop;")
 
 	text = "up 1\n"
 	status, _, stderr := moonsail(t, "doctor", "--address", server.URL)

@@ -109,6 +109,9 @@ func own(p *server.ProxyState, controlPlane string, ahead time.Duration) {
 	explain.Shift(&p.BehindSince, ahead)
 	for i := range p.Types {
 		explain.Shift(&p.Types[i].InFlightSince, ahead)
+		for j := range p.Types[i].Held {
+			explain.Shift(&p.Types[i].Held[j].Since, ahead)
+		}
 	}
 }
 

@@ -130,7 +130,7 @@ func (pq *PeerQueries) proxy(q *proxyQuestion) any {
 	if !ok {
 		return proxyAnswer{}
 	}
-	date(pq.Changes, &p)
+	judge(pq.Changes, &p)
 	return proxyAnswer{&ProxyDetail{time.Now(), p, p.Proxy}}
 }
 

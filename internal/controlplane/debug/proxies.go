@@ -53,7 +53,7 @@ func connected(all Proxies, changes Changes) []server.ProxyState {
 		list = []server.ProxyState{}
 	}
 	for i := range list {
-		date(changes, &list[i])
+		judge(changes, &list[i])
 	}
 	return list
 }
@@ -67,7 +67,7 @@ func (h *handler) proxy(w http.ResponseWriter, r *http.Request) {
 	p, ok := h.stages.Proxies.Proxy(id)
 	if ok {
 		aboutAll(w) // a proxy is connected to one control plane
-		date(h.stages.Changes, &p)
+		judge(h.stages.Changes, &p)
 		reply(w, ProxyDetail{time.Now(), p, p.Proxy})
 		return
 	}
@@ -85,8 +85,9 @@ func (h *handler) proxy(w http.ResponseWriter, r *http.Request) {
 	disconnected(w, fmt.Sprintf("proxy %q is not connected", id), next)
 }
 
-// date sets the time since which a proxy is behind, if the change log has it.
-func date(changes Changes, p *server.ProxyState) {
+// judge sets the status of a proxy, and the time since which it is behind, if the change log has it.
+func judge(changes Changes, p *server.ProxyState) {
+	p.Status = p.Judge()
 	if changes == nil || p.OldestPending == 0 {
 		return
 	}

@@ -21,6 +21,8 @@ type Options struct {
 	// ControlPlane is the address as users know it, with its metrics; nil: no control plane is asked.
 	Address string
 	Metrics func(context.Context) ([]byte, error)
+	// Connected returns the state of the control plane's proxies, if it is Moonsail's. nil: it is not asked.
+	Connected func(context.Context) (*Connected, error)
 	// Sidecars are the addresses of Envoys' admin interfaces.
 	Sidecars []string
 	// Over is the time over which counters are watched; 0: they count since the start of their process.
@@ -52,6 +54,9 @@ func Collect(ctx context.Context, o Options) (*Evidence, error) {
 	}
 	if first != nil {
 		e.since(first, o.Over)
+	}
+	if err := e.ControlPlane.look(ctx, o); err != nil {
+		return nil, err
 	}
 	for i := range e.Sidecars {
 		if err := e.Sidecars[i].look(ctx); err != nil {
@@ -99,6 +104,19 @@ func (e *Evidence) count(ctx context.Context, o Options) error {
 		s.Now = stats
 	}
 	return nil
+}
+
+// look reads the state of the proxies that are connected to the control plane. Its pages may need a token that metrics do not need.
+func (p *PlaneEvidence) look(ctx context.Context, o Options) (err error) {
+	if p == nil || o.Connected == nil || !IsMoonsail(p.Now) {
+		return nil
+	}
+	p.Connected, err = o.Connected(ctx)
+	if err != nil && ctx.Err() == nil {
+		p.Connected, p.NoConnected = nil, err.Error()
+		return nil
+	}
+	return err
 }
 
 // look reads the other pages of an Envoy's admin interface.

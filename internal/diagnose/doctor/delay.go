@@ -53,9 +53,9 @@ var stageCures = map[string]string{
 	"sending":      "limit what proxies see: Sidecar resources with egress hosts; check the network, and proxies for missing CPU",
 }
 
-// stages returns the mean time of each stage, and the stage that takes the most.
+// stages returns the mean time of each stage, and the stage that takes the most, if it is slow.
 func (p *plane) stages() (evidence []string, most string) {
-	longest := 0.0
+	longest := slowFrom
 	for _, s := range stages {
 		h, when := p.histogram(s.metric)
 		if h == nil || h.Count == 0 {

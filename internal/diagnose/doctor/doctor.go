@@ -22,6 +22,7 @@ const (
 	Critical Severity = "ill"   // users notice it
 	Warning  Severity = "risk"  // it costs resources, or becomes a problem under load
 	Unknown  Severity = "blind" // the evidence for the check is missing
+	Past     Severity = "past"  // it was a problem, and is none now
 )
 
 // Finding is a problem, with its evidence and advice.
@@ -102,7 +103,7 @@ func Join(reports []*Report) *Report {
 
 // sort puts the worst findings first.
 func (r *Report) sort() {
-	order := []Severity{Critical, Warning, Unknown}
+	order := []Severity{Critical, Warning, Unknown, Past}
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
 	})

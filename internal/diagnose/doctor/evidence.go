@@ -1,6 +1,11 @@
 package doctor
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
+)
 
 // Evidence is what was collected.
 type Evidence struct {
@@ -15,6 +20,45 @@ type PlaneEvidence struct {
 	Before  Metrics // nil: it was asked once
 	Now     Metrics
 	Over    time.Duration // between the two readings
+
+	Connected   *Connected // nil: it is not known
+	NoConnected string     // why Connected is not known; empty: the control plane has no such pages
+}
+
+// Connected is the state of the proxies that are connected to a control plane of Moonsail, as 'moonsail proxies' and 'moonsail
+// stale' list them.
+type Connected struct {
+	Now     time.Time // of the control plane's clock
+	Proxies []ConnectedProxy
+	Stale   *explain.Stale
+}
+
+// ConnectedProxy is the state of a proxy.
+type ConnectedProxy struct {
+	Name        string // name.namespace
+	Behind      bool
+	BehindSince time.Time // zero: for longer than the control plane remembers
+	Unread      bool      // it does not read its stream
+	Types       []ConnectedType
+}
+
+// ConnectedType is the state of a type of resources of a proxy.
+type ConnectedType struct {
+	Type            string // "CDS"
+	UnansweredSince time.Time
+	Waits           string // what it waits for; empty: nothing is to be sent
+	Refused         []RefusedResource
+}
+
+// RefusedResource is a resource that is held back, as the proxy has refused it.
+type RefusedResource struct {
+	Name    string
+	Message string // of the proxy
+	Since   time.Time
+}
+
+func (p *ConnectedProxy) refuses() bool {
+	return slices.ContainsFunc(p.Types, func(t ConnectedType) bool { return len(t.Refused) > 0 })
 }
 
 // ProxyEvidence is what an Envoy's admin interface shows.

@@ -15,6 +15,9 @@ type plane struct {
 	counted Metrics // counters and histograms, over the time of watching or since the start
 	over    time.Duration
 	at      time.Time
+
+	connected   *Connected
+	noConnected string
 }
 
 type planeCheck struct {
@@ -34,6 +37,7 @@ var planeChecks = []planeCheck{
 	{"cache", "configuration that is generated repeatedly", (*plane).cache},
 	{"config-errors", "objects whose newest version has errors", (*plane).configErrors},
 	{"rejects", "configuration that Envoy refuses", (*plane).rejects},
+	{"behind", "proxies without the current configuration", (*plane).behind},
 	{"send-errors", "failed pushes", (*plane).sendErrors},
 	{"stale-endpoints", "proxies with endpoints that are gone", (*plane).staleEndpoints},
 	{"conflicts", "objects in conflict", (*plane).conflicts},
@@ -42,7 +46,7 @@ var planeChecks = []planeCheck{
 }
 
 func newPlane(e *PlaneEvidence, at time.Time) *plane {
-	p := &plane{now: e.Now, counted: e.Now, over: e.Over, at: at}
+	p := &plane{now: e.Now, counted: e.Now, over: e.Over, at: at, connected: e.Connected, noConnected: e.NoConnected}
 	p.subject = Subject{Name: e.Address, Kind: Istiod, Seen: "since it started"}
 	if e.Before != nil {
 		p.counted = e.Now.Since(e.Before)
@@ -61,7 +65,10 @@ func newPlane(e *PlaneEvidence, at time.Time) *plane {
 func (p *plane) istiod() bool { return p.subject.Kind == Istiod }
 
 // IsControlPlane reports whether metrics are of a known control plane.
-func IsControlPlane(m Metrics) bool { return m.Has("pilot_info") || m.Has("moonsail_build_info") }
+func IsControlPlane(m Metrics) bool { return m.Has("pilot_info") || IsMoonsail(m) }
+
+// IsMoonsail reports whether metrics are of a control plane of Moonsail.
+func IsMoonsail(m Metrics) bool { return m.Has("moonsail_build_info") }
 
 // histogram returns the observations while the control plane was watched. If there are none, it returns
 // those since its start.

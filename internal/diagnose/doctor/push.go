@@ -70,24 +70,6 @@ func (p *plane) cache() verdict {
 	})
 }
 
-func (p *plane) rejects() verdict {
-	const metric = "pilot_total_xds_rejects"
-	var evidence []string
-	if p.now.Has(metric) {
-		evidence = listed(metric, "type", p.counted.By(metric, "type"), 0)
-	}
-	if len(evidence) == 0 {
-		return checked()
-	}
-	advice := "find the proxy and Envoy's message in istiod's log (\"ADS:… REJECT\"), or with istioctl proxy-status"
-	if !p.istiod() {
-		advice = "find the proxy and Envoy's message with moonsail proxies; objects that are the cause have a condition"
-	}
-	return checked(Finding{
-		Severity: Critical, What: "Envoys refuse configuration, and keep the previous one", Evidence: append(evidence, p.subject.Seen), Advice: []string{advice},
-	})
-}
-
 func (p *plane) sendErrors() verdict {
 	var evidence []string
 	for _, metric := range []string{"pilot_xds_write_timeout", "pilot_total_xds_internal_errors", "pilot_xds_push_context_errors", "pilot_xds_send_errors"} {

@@ -5,33 +5,6 @@ import (
 	"time"
 )
 
-// longUnacked is the time in seconds without a proxy's answer from which on there is a finding.
-const longUnacked = 10
-
-func (p *plane) staleEndpoints() verdict {
-	if p.istiod() {
-		return checked(Finding{
-			Severity: Unknown, What: "unknown which proxies still have endpoints that are gone",
-			Evidence: []string{"istiod does not track what proxies have"},
-			Advice:   []string{"examine sidecars, too (--sidecar), to find endpoints that refuse all connections; Moonsail tracks it (moonsail stale, moonsail_stale_proxies)"},
-		})
-	}
-	var evidence []string
-	if n := p.now.Sum("moonsail_stale_proxies"); n > 0 {
-		evidence = append(evidence, fmt.Sprintf("moonsail_stale_proxies %.0f", n))
-	}
-	if s := p.now.Sum("moonsail_oldest_unacked_seconds"); s > longUnacked {
-		evidence = append(evidence, "moonsail_oldest_unacked_seconds "+seconds(s))
-	}
-	if len(evidence) == 0 {
-		return checked()
-	}
-	return checked(Finding{
-		Severity: Critical, What: "proxies do not have the current configuration, and may call endpoints that are gone", Evidence: evidence,
-		Advice: []string{"find late proxies with moonsail proxies, those that hold removed endpoints with moonsail stale, and the reasons for one object with moonsail explain OBJECT"},
-	})
-}
-
 func (p *plane) configErrors() verdict {
 	const metric = "moonsail_configuration_errors"
 	if !p.now.Has(metric) {

@@ -144,6 +144,12 @@ func (x *Explainer) mayLive(p *distribution.Disconnected, removed []changelog.Re
 // staleAfter is the age at which a removal that a proxy does not have yet makes the proxy stale.
 const staleAfter = time.Second
 
+// Late returns the holders of endpoints that were removed more than staleAfter ago.
+func (s *Stale) Late() []StaleHolder {
+	limit := s.Now.Add(-staleAfter)
+	return slices.DeleteFunc(slices.Clone(s.Holders), func(h StaleHolder) bool { return h.Since.After(limit) })
+}
+
 // StaleProxies counts the connected proxies that hold endpoints which were removed more than staleAfter
 // ago.
 func (x *Explainer) StaleProxies() int {

@@ -131,8 +131,9 @@ type ProxyState struct {
 	// of them.
 	Pending       int            `json:"owed,omitempty"`
 	OldestPending model.Revision `json:"oldestPending,omitempty"`
-	// BehindSince is when that was published. The server does not set it; debug pages do.
-	BehindSince time.Time `json:"behindSince,omitzero"`
+	// BehindSince is when that was published, and Status is what Judge returns. The server does not set them; debug pages do.
+	BehindSince time.Time   `json:"behindSince,omitzero"`
+	Status      ProxyStatus `json:"status,omitempty"`
 	// Unread: the proxy does not read its responses.
 	Unread   bool   `json:"unread,omitempty"`
 	Version  string `json:"version,omitempty"`  // of Envoy

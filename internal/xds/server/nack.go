@@ -23,6 +23,29 @@ func (st *stream) reportNACK(r *request) {
 	}
 }
 
+// refusedVersion is a version of a resource that the proxy of a stream has refused.
+type refusedVersion struct {
+	typ           resource.Type
+	name, version string
+}
+
+// dateRefusals records the time of refusals that have none, and forgets what is not held back any more. A version keeps the time
+// of its first refusal if it is retried. The stream's lock is held.
+func (st *stream) dateRefusals() {
+	dated, now := map[refusedVersion]time.Time{}, time.Now()
+	for _, t := range st.ledger.Types() {
+		for i := range t.Held {
+			v := refusedVersion{t.Type, t.Held[i].Name, t.Held[i].Version}
+			at, known := st.refusedAt[v]
+			if !known {
+				at = now
+			}
+			dated[v] = at
+		}
+	}
+	st.refusedAt = dated
+}
+
 // maxTries is how often a temporary refusal is retried: after 2 s, 4 s, 8 s and so on, two minutes in
 // all.
 const maxTries = 6

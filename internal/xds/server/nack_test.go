@@ -24,6 +24,7 @@ func TestRefusedResourceIsHeldUntilItDiffers(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
+		begin := time.Now()
 		h.commit(listener("l1", "bad"))
 		c.nack(c.expect(resource.Listener, "l1"), "bad listener")
 		h.commit(listener("l2", "good"))
@@ -33,6 +34,8 @@ func TestRefusedResourceIsHeldUntilItDiffers(t *testing.T) {
 		require.True(t, ok)
 		held := p.Types[2].Held
 		require.Len(t, held, 1)
+		require.WithinRange(t, held[0].Since, begin, time.Now())
+		held[0].Since = time.Time{}
 		require.Equal(t, Held{Name: "l1", Version: h.out.State().Get(resource.Listener, "l1").Version, Message: "bad listener"}, held[0])
 
 		h.commit(listener("l1", "good again"))

@@ -107,7 +107,7 @@ func (st *stream) state() ProxyState {
 		ts := TypeState{Type: t.Type.String(), Wildcard: t.Wildcard, Subscribed: t.Subscribed, Sent: t.Sent, ACKed: t.ACKed,
 			InFlightSince: st.delivery.inFlight(t.Type).since, Waiting: t.Waiting, Version: t.Version}
 		for _, h := range t.Held {
-			ts.Held = append(ts.Held, Held{Name: h.Name, Version: h.Version, Message: h.Message})
+			ts.Held = append(ts.Held, Held{Name: h.Name, Version: h.Version, Message: h.Message, Since: st.refusedAt[refusedVersion{t.Type, h.Name, h.Version}]})
 		}
 		p.Types = append(p.Types, ts)
 	}

@@ -71,6 +71,8 @@ func (st *stream) handle(b []byte) error {
 	st.moved = true
 	if r.Error != nil {
 		st.reportNACK(r)
+		st.dateRefusals() // forgets those that were resolved since the last NACK
+		defer st.dateRefusals()
 	}
 	served := st.ledger.HandleRenamed(&r.Request, st.renames(r.TypeURL))
 	if err := st.ledgerError(); err != nil {

@@ -52,12 +52,14 @@ type stream struct {
 	bound    [MaxTables]*table.Table // memory of tables
 	pending  pendingRevisions
 	delivery delivery
-	wait     time.Time       // since when something waits for the proxy's endpoints; zero: nothing waits
-	moved    bool            // the ledger changed since the watchdog saw that nothing waits
-	retry    *retrySchedule  // nil: no refusal is temporary
-	names    *endpointNames  // nil until the proxy requests endpoints by names that are not those of clusters
-	warm     map[string]bool // scopes of shards on demand that the proxy loads at once
-	closed   bool
+	wait     time.Time      // since when something waits for the proxy's endpoints; zero: nothing waits
+	moved    bool           // the ledger changed since the watchdog saw that nothing waits
+	retry    *retrySchedule // nil: no refusal is temporary
+	// refusedAt is when the proxy first refused what is held back. It has more until the next NACK.
+	refusedAt map[refusedVersion]time.Time
+	names     *endpointNames  // nil until the proxy requests endpoints by names that are not those of clusters
+	warm      map[string]bool // scopes of shards on demand that the proxy loads at once
+	closed    bool
 }
 
 // newStream begins a stream. The caller passes requests to handle, one after the other, calls answer

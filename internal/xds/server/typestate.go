@@ -29,7 +29,45 @@ type Held struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Message string `json:"message"` // of the proxy
+	// Since is when the proxy refused this version first.
+	Since time.Time `json:"since,omitzero"`
 }
+
+// ProxyStatus is the worst state of all types of a proxy.
+type ProxyStatus string
+
+// The statuses of proxies.
+const (
+	ProxySynced  ProxyStatus = "SYNCED" // it has settled everything that was published
+	ProxyBehind  ProxyStatus = "BEHIND" // it has not settled a revision
+	ProxyRefuses ProxyStatus = "NACKED" // it has refused resources, which are held back
+)
+
+// ProxyStatuses are all statuses, the best first.
+var ProxyStatuses = []ProxyStatus{ProxySynced, ProxyBehind, ProxyRefuses}
+
+// Judge returns the proxy's status. A proxy that refuses resources may be behind, too.
+func (p *ProxyState) Judge() ProxyStatus {
+	switch {
+	case p.Refused() > 0:
+		return ProxyRefuses
+	case p.Behind():
+		return ProxyBehind
+	}
+	return ProxySynced
+}
+
+// Refused returns the number of resources that are held back, as the proxy has refused them.
+func (p *ProxyState) Refused() int {
+	n := 0
+	for i := range p.Types {
+		n += len(p.Types[i].Held)
+	}
+	return n
+}
+
+// Behind reports whether the proxy has not settled a revision.
+func (p *ProxyState) Behind() bool { return p.Pending > 0 }
 
 // TypeProgress is how far a proxy is with one type of resources. A greater one is worse.
 type TypeProgress uint8

@@ -3,6 +3,8 @@ package server
 import (
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestProgressIsThatOfTheWorstResource(t *testing.T) {
@@ -25,4 +27,17 @@ func TestProgressIsThatOfTheWorstResource(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestJudge checks that refused resources outweigh revisions that are not settled.
+func TestJudge(t *testing.T) {
+	held := []TypeState{{Type: "CDS", Held: []Held{{Name: "a"}, {Name: "b"}}}, {Type: "LDS", Held: []Held{{Name: "c"}}}}
+	for want, p := range map[ProxyStatus]ProxyState{
+		ProxySynced: {}, ProxyBehind: {Pending: 1}, ProxyRefuses: {Pending: 1, Types: held},
+	} {
+		require.Equal(t, want, p.Judge())
+		require.Equal(t, want != ProxySynced, p.Behind())
+		require.Contains(t, ProxyStatuses, want)
+	}
+	require.Equal(t, 3, (&ProxyState{Types: held}).Refused())
 }
