@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -237,7 +238,11 @@ func printDistribution(w io.Writer, s terminal.Style, e *explain.Explanation) er
 		t := terminal.NewTable("PROXY", "STATE", "WHY")
 		for i := range e.Proxies {
 			p := &e.Proxies[i]
-			t.Row(proxyOf(p), positionText(s, p), why(p, e.Now))
+			reasons := reasonTexts(p, e.Now)
+			t.Row(proxyOf(p), positionText(s, p), reasons[0])
+			for _, more := range reasons[1:] {
+				t.Row("", "", more)
+			}
 		}
 		if _, err := fmt.Fprintln(w); err != nil {
 			return err
@@ -309,12 +314,52 @@ func positionText(s terminal.Style, w *distribution.ProxySyncStatus) string {
 	return s.Good("has it")
 }
 
+// why describes why a proxy lacks a change.
 func why(w *distribution.ProxySyncStatus, now time.Time) string {
-	parts := make([]string, len(w.Reasons))
+	return strings.Join(reasonTexts(w, now), "; ")
+}
+
+// mostReasons bounds the texts of reasonTexts.
+const mostReasons = 5
+
+// reasonTexts describes why a proxy lacks a change, in at least one text. Refused resources of a type with the same message share
+// one.
+func reasonTexts(w *distribution.ProxySyncStatus, now time.Time) []string {
+	var joined []distribution.Reason
 	for i := range w.Reasons {
-		parts[i] = reasonText(&w.Reasons[i], now)
+		r := w.Reasons[i]
+		same := slices.IndexFunc(joined, func(j distribution.Reason) bool {
+			return r.Cause == distribution.CauseRefused && j.Cause == r.Cause && j.Type == r.Type && j.Text == r.Text
+		})
+		if same < 0 {
+			joined = append(joined, r)
+		} else {
+			joined[same].Names = slices.Concat(joined[same].Names, r.Names)
+		}
 	}
-	return strings.Join(parts, "; ")
+	texts := []string{}
+	for i := range joined[:min(len(joined), mostReasons)] {
+		texts = append(texts, reasonText(&joined[i], now))
+	}
+	if more := len(joined) - mostReasons; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %s: see 'moonsail proxies %s.%s'", terminal.Count(more, "more reason"), w.Name, w.Namespace))
+	}
+	if len(texts) == 0 {
+		return []string{""}
+	}
+	return texts
+}
+
+// mostRefused bounds the names of refused resources with the same message.
+const mostRefused = 2
+
+// refusedNames returns "a, b and 2 more".
+func refusedNames(names []string) string {
+	text := strings.Join(names[:min(len(names), mostRefused)], ", ")
+	if more := len(names) - mostRefused; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // reasonText describes why a proxy lacks a change.
@@ -337,7 +382,7 @@ func reasonText(r *distribution.Reason, now time.Time) string {
 		}
 		return fmt.Sprintf("%s waits for %s%s", r.Type, r.Text, since)
 	case distribution.CauseRefused:
-		return fmt.Sprintf("refused %s %s: %s", r.Type, strings.Join(r.Names, ", "), r.Text)
+		return fmt.Sprintf("refused %s %s: %s", r.Type, refusedNames(r.Names), r.Text)
 	case distribution.CauseDisconnected:
 		return "disconnected" + since
 	}

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -240,4 +241,20 @@ func TestCompletion(t *testing.T) {
 	}
 	_, out, _ := moonsail(t, "__complete", "explain", "--address", "127.0.0.1:1", "vs/")
 	require.True(t, strings.HasPrefix(out, ":4\n"), "without a control plane, nothing is offered: %s", out)
+}
+
+// TestRefusalsTogether checks that refused resources with the same message share a text, and that the texts are bounded.
+func TestRefusalsTogether(t *testing.T) {
+	p := &distribution.ProxySyncStatus{Name: "web-1", Namespace: "shop", Reasons: []distribution.Reason{{Cause: distribution.CauseUnsent, Type: "EDS"}}}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		p.Reasons = append(p.Reasons, distribution.Reason{Cause: distribution.CauseRefused, Type: "CDS", Names: []string{name}, Text: "no"})
+	}
+	for i := range 5 {
+		p.Reasons = append(p.Reasons, distribution.Reason{Cause: distribution.CauseRefused, Type: "LDS", Names: []string{"l"}, Text: fmt.Sprint("never ", i)})
+	}
+	require.Equal(t, []string{
+		"EDS is about to be sent", "refused CDS a, b and 2 more: no", "refused LDS l: never 0", "refused LDS l: never 1", "refused LDS l: never 2",
+		"and 2 more reasons: see 'moonsail proxies web-1.shop'",
+	}, reasonTexts(p, noon))
+	require.Equal(t, []string{""}, reasonTexts(&distribution.ProxySyncStatus{}, noon))
 }

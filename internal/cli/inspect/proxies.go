@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/cli/client"
+	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -22,6 +24,7 @@ type proxiesFlags struct {
 	client     client.ControlPlane
 	out        client.ListOutput
 	namespaces client.Namespaces
+	statuses   []string // of --status
 	workers    bool
 	certs      bool // --certificates
 	watch      bool
@@ -48,6 +51,8 @@ With several control planes, the list covers the proxies of all. CONTROL PLANE i
 one that serves the proxy, to which its revisions belong. Control planes that do not answer are named.
 --local lists the proxies of one control plane alone.
 
+--status lists only proxies with one of these statuses. -o json and yaml have it as status.
+
 --workers lists the worker threads of these proxies' Envoys, with connections and CPU. NOTE reports a
 worker with much more to do than the others.
 
@@ -69,6 +74,9 @@ func newProxiesCommand() *cobra.Command {
 
   # Show one proxy
   moonsail proxies reviews-v1-1.shop
+
+  # List proxies that do not have the current configuration, or refuse it
+  moonsail proxies --status behind,nacked
 
   # List the proxies of a namespace that change their state
   moonsail proxies -n shop --watch
@@ -93,6 +101,8 @@ func newProxiesCommand() *cobra.Command {
 	f.client.AddLocalFlag(cmd)
 	f.namespaces.AddFlags(cmd, &f.client, "proxies")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "continue, and print each proxy again when its state changes")
+	cmd.Flags().StringSliceVar(&f.statuses, "status", nil, "list only proxies with these `STATUSES`: "+strings.Join(statusNames(), ", "))
+	_ = cmd.RegisterFlagCompletionFunc("status", completeStatuses) // the only error is a flag that does not exist
 	cmd.Flags().BoolVar(&f.certs, "certificates", false, "list the certificates of proxies, and when they expire")
 	cmd.Flags().BoolVar(&f.workers, "workers", false, "list the worker threads of Envoys, as their agents report them")
 	cmd.ValidArgsFunction = f.client.ProxyNames(1)
@@ -103,6 +113,9 @@ func (f *proxiesFlags) run(cmd *cobra.Command, args []string) error {
 	f.istio = slices.Contains(istioctlNames, cmd.CalledAs())
 	if len(args) == 1 {
 		args = []string{client.ProxyIn(args[0], f.namespaces.Namespace)}
+	}
+	if err := f.checkStatuses(len(args) == 1); err != nil {
+		return terminal.UsageError{Err: err}
 	}
 	switch {
 	case f.watch && (f.workers || f.certs || len(args) == 1 || !f.out.IsTable()):
@@ -127,12 +140,54 @@ func (f *proxiesFlags) run(cmd *cobra.Command, args []string) error {
 // istioctlNames are the names by which istioctl has this command.
 var istioctlNames = []string{"proxy-status", "ps"}
 
+// statusNames returns the values of --status.
+func statusNames() (out []string) {
+	for _, s := range server.ProxyStatuses {
+		out = append(out, strings.ToLower(string(s)))
+	}
+	return out
+}
+
+// completeStatuses completes the last status of a list.
+func completeStatuses(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var out []cobra.Completion
+	given := typed[:strings.LastIndexByte(typed, ',')+1]
+	for _, s := range statusNames() {
+		if !slices.Contains(strings.Split(given, ","), s) {
+			out = append(out, given+s)
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (f *proxiesFlags) checkStatuses(one bool) error {
+	for i, s := range f.statuses {
+		s = strings.ToLower(strings.TrimSpace(s))
+		if f.statuses[i] = s; !slices.Contains(statusNames(), s) {
+			return fmt.Errorf("--status %q: unknown status%s: use %s", s, spelling.DidYouMean(s, statusNames()), strings.Join(statusNames(), ", "))
+		}
+	}
+	if one && len(f.statuses) > 0 {
+		return errors.New("--status: filters a list: leave out PROXY")
+	}
+	return nil
+}
+
+// hasStatus reports whether --status chooses a proxy.
+func (f *proxiesFlags) hasStatus(p *server.ProxyState) bool {
+	return len(f.statuses) == 0 || slices.Contains(f.statuses, strings.ToLower(string(p.Judge())))
+}
+
+// list returns the proxies of the namespace.
 func (f *proxiesFlags) list(ctx context.Context) (list debug.ProxyList, err error) {
 	err = f.client.Get(ctx, f.client.Scoped("/debug/proxies"), &list)
 	if replicas, err := f.client.Replicas(ctx); err == nil {
 		f.asked = replicas[0].Name
 	}
 	list.Proxies = slices.DeleteFunc(list.Proxies, func(p server.ProxyState) bool { return !f.namespaces.Has(p.Namespace) })
+	for i := range list.Proxies {
+		list.Proxies[i].Status = list.Proxies[i].Judge() // a control plane of an older version has no status
+	}
 	return list, err
 }
 
@@ -141,6 +196,7 @@ func (f *proxiesFlags) all(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	list.Proxies = slices.DeleteFunc(list.Proxies, func(p server.ProxyState) bool { return !f.hasStatus(&p) })
 	return errors.Join(f.out.Print(cmd.OutOrStdout(), client.List{
 		Value: list,
 		Names: func() (names []string) {
@@ -158,6 +214,7 @@ func (f *proxiesFlags) one(cmd *cobra.Command, name string) error {
 	if err := f.client.GetProxy(cmd.Context(), "/debug/proxies/", name, f.client.Scoped(""), &detail); err != nil {
 		return err
 	}
+	detail.Proxy.Status = detail.Proxy.Judge()
 	return f.out.Print(cmd.OutOrStdout(), client.List{
 		Value: detail, Names: func() []string { return []string{detail.Proxy.Name + "." + detail.Proxy.Namespace} },
 		Table: func(w io.Writer) error { return printProxy(w, detail) },
@@ -195,6 +252,9 @@ func (f *proxiesFlags) print(w io.Writer, list *debug.ProxyList) error {
 	style := terminal.StyleFor(w)
 	if len(list.Proxies) == 0 {
 		text := "no proxies are connected"
+		if len(f.statuses) > 0 {
+			text = "no proxies are " + strings.Join(f.statuses, " or ")
+		}
 		if f.namespaces.Namespace != "" {
 			text += " from namespace " + f.namespaces.Namespace
 		}
@@ -212,10 +272,15 @@ func (f *proxiesFlags) print(w io.Writer, list *debug.ProxyList) error {
 // table returns the list as a table, in the columns of the command's name.
 func (f *proxiesFlags) table(style terminal.Style, list *debug.ProxyList) *proxyTable {
 	if f.istio {
-		return istioctlTable(style, list, f.asked)
+		return istioctlTable(style, list, f.asked, f.hasStatus)
 	}
 	columns := proxyColumns(list.Proxies)
-	t := &proxyTable{headings: append([]string{"NAME", "NAMESPACE", "STATUS"}, columns...)}
+	t := &proxyTable{headings: append([]string{"NAME", "NAMESPACE", "STATUS"}, columns...), widest: map[string]string{
+		"STATUS": widestStatus, "PROTOCOL": "delta", "ROUTES": string(server.RoutesScoped), "SETTLED": "999999999", "CONNECTED": widestAge,
+	}}
+	for _, c := range columns {
+		t.widest[c] = widestState
+	}
 	t.headings = append(t.headings, "PROTOCOL", "ROUTES", "SETTLED", "CONNECTED", "ENVOY")
 	if len(list.Others) > 0 {
 		t.headings = append(t.headings, "CONTROL PLANE")
@@ -236,27 +301,25 @@ func (f *proxiesFlags) table(style terminal.Style, list *debug.ProxyList) *proxy
 		if f.out.IsWide() {
 			row.cells = append(row.cells, terminal.OrDash(p.IstioVersion), terminal.OrDash(p.Revision), p.Peer, p.ID)
 		}
-		row.state = stateOf(p)
+		row.state, row.hidden = stateOf(p), !f.hasStatus(p)
 		t.rows = append(t.rows, row)
 	}
 	return t
 }
 
-// proxyStatus returns the worst state of all types: NACKED, BEHIND and for how long, or SYNCED.
+// proxyStatus returns the status of a proxy, with the number of refused resources, or how long it is behind.
 func proxyStatus(style terminal.Style, p *server.ProxyState, now time.Time) string {
-	held := 0
-	for i := range p.Types {
-		held += len(p.Types[i].Held)
+	switch status := p.Judge(); status {
+	case server.ProxyRefuses:
+		return style.Bad(fmt.Sprintf("%s %d", status, p.Refused()))
+	case server.ProxyBehind:
+		if p.BehindSince.IsZero() {
+			return style.Warn(string(status))
+		}
+		return style.Warn(fmt.Sprintf("%s %s", status, age(now, p.BehindSince)))
+	default:
+		return style.Good(string(status))
 	}
-	switch {
-	case held > 0:
-		return style.Bad(fmt.Sprintf("NACKED %d", held))
-	case p.Pending > 0 && !p.BehindSince.IsZero():
-		return style.Warn("BEHIND " + age(now, p.BehindSince))
-	case p.Pending > 0:
-		return style.Warn("BEHIND")
-	}
-	return style.Good("SYNCED")
 }
 
 // columnState returns the state of the type with this name. If two types share the name, it is that of the type
@@ -325,7 +388,7 @@ func printProxy(w io.Writer, d debug.ProxyDetail) error {
 	if err := t.Write(w); err != nil {
 		return err
 	}
-	return printHeld(w, style, p)
+	return printHeld(w, style, p, d.Now)
 }
 
 // pendingText describes how far a proxy is behind.
@@ -350,15 +413,41 @@ func subscribed(s *server.TypeState) string {
 	return fmt.Sprint(s.Subscribed)
 }
 
-// printHeld prints the resources that the proxy has refused.
-func printHeld(w io.Writer, style terminal.Style, p *server.ProxyState) error {
-	for _, t := range p.Types {
-		for _, h := range t.Held {
-			if _, err := fmt.Fprintf(w, "\n%s %s %s (version %s), held back until it differs:\n  %s\n",
-				style.Bad("refused"), t.Type, h.Name, h.Version, h.Message); err != nil {
-				return err
+// mostHeld bounds the names of resources with the same message.
+const mostHeld = 20
+
+// printHeld prints the resources that the proxy has refused, those of a type with the same message together.
+func printHeld(w io.Writer, style terminal.Style, p *server.ProxyState, now time.Time) error {
+	var b strings.Builder
+	for i := range p.Types {
+		for _, same := range byMessage(p.Types[i].Held) {
+			fmt.Fprintf(&b, "\n%s %s, held back until it differs: %s\n", style.Bad("refused"), p.Types[i].Type, same[0].Message)
+			for _, h := range same[:min(len(same), mostHeld)] {
+				since := ""
+				if !h.Since.IsZero() {
+					since = ", " + age(now, h.Since) + " ago"
+				}
+				fmt.Fprintf(&b, "  %s (version %s%s)\n", h.Name, h.Version, since)
+			}
+			if more := len(same) - mostHeld; more > 0 {
+				fmt.Fprintf(&b, "  and %d more: see -o json\n", more)
 			}
 		}
 	}
-	return nil
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// byMessage groups refused resources in the order of the first one with each message.
+func byMessage(list []server.Held) (groups [][]server.Held) {
+	of := map[string]int{}
+	for _, h := range list {
+		i, known := of[h.Message]
+		if !known {
+			i = len(groups)
+			of[h.Message], groups = i, append(groups, nil)
+		}
+		groups[i] = append(groups[i], h)
+	}
+	return groups
 }

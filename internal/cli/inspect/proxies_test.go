@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
@@ -60,9 +62,22 @@ EDS   SENT 1.2s  12          42    41
 LDS   WAITING    * and 2     41    41     waits for CDS
 RDS   NACKED 1   1           40    40
 
-refused RDS 80 (version 0123456789abcdef), held back until it differs:
-  Duplicate entry of domain
+refused RDS, held back until it differs: Duplicate entry of domain
+  80 (version 0123456789abcdef)
 `, b.String())
+}
+
+// TestHeldTogether checks that refused resources with the same message are listed together.
+func TestHeldTogether(t *testing.T) {
+	held := []server.Held{{Name: "a", Version: "1", Message: "no", Since: noon.Add(-time.Minute)}, {Name: "b", Version: "2", Message: "never"}, {Name: "c", Version: "3", Message: "no"}}
+	for i := range 19 {
+		held = append(held, server.Held{Name: fmt.Sprint("d", i), Message: "no"})
+	}
+	var b strings.Builder
+	require.NoError(t, printHeld(&b, terminal.Style{}, &server.ProxyState{Types: []server.TypeState{{Type: "CDS", Held: held}}}, noon))
+	lines := strings.Split(b.String(), "\n")
+	require.Equal(t, []string{"", "refused CDS, held back until it differs: no", "  a (version 1, 1m0s ago)", "  c (version 3)"}, lines[:4])
+	require.Equal(t, []string{"  and 1 more: see -o json", "", "refused CDS, held back until it differs: never", "  b (version 2)", ""}, lines[22:])
 }
 
 func TestProxiesCommand(t *testing.T) {
@@ -92,6 +107,8 @@ func TestProxiesCommand(t *testing.T) {
 
 	_, out, _ = moonsail(t, "__complete", "proxies", "--address", address, "")
 	require.Contains(t, out, "reviews-1.shop")
+	_, out, _ = moonsail(t, "__complete", "proxies", "--status", "behind,")
+	require.Equal(t, []string{"behind,synced", "behind,nacked", ":4"}, strings.Split(out, "\n")[:3])
 }
 
 func TestProxiesWorkers(t *testing.T) {
@@ -135,6 +152,15 @@ func TestProxyFormats(t *testing.T) {
 		{"proxies -n bank", 0, `^no proxies are connected from namespace bank\n$`},
 		{"proxies -n shop", 0, `reviews-1`},
 		{"proxies -A", 0, `reviews-1`},
+		{"proxies --status nacked,BEHIND -o name", 0, `^reviews-1\.shop\n$`},
+		{"proxies --status behind -o name", 0, `^$`},
+		{"proxies --status behind,synced", 0, `^no proxies are behind or synced\n$`},
+		{"proxies --status synced -n shop", 0, `^no proxies are synced from namespace shop\n$`},
+		{"proxies --status behnd", 2, `--status "behnd": unknown status; did you mean "behind"\?: use synced, behind, nacked`},
+		{"proxies reviews-1.shop --status nacked", 2, `--status: filters a list: leave out PROXY`},
+		{"proxies -o jsonpath={.proxies[*].status}", 0, `^NACKED\n$`},
+		{"proxies reviews-1.shop -o jsonpath={.proxy.status}", 0, `^NACKED\n$`},
+		{"proxy-status --status nacked", 0, `^NAME +CLUSTER.*\nreviews-1.shop`},
 		{"proxies -A -n shop", 2, `--namespace and --all-namespaces: give one of them`},
 		{"proxies reviews-1 -n shop -o name", 0, `^reviews-1\.shop\n$`},
 		{"proxies reviews-1.shop -w", 2, `--watch: prints a table of proxies`},
@@ -174,6 +200,74 @@ func TestProxyWatch(t *testing.T) {
 	require.Equal(t, []string{
 		"NAME NAMESPACE STATUS", "a shop SYNCED", "b shop SYNCED", "b shop BEHIND", "b shop DISCONNECTED",
 	}, squeezed(b.String()))
+}
+
+// followed returns what --watch prints of a series of tables.
+func followed(t *testing.T, tables ...*proxyTable) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var b strings.Builder
+	require.NoError(t, follow(ctx, &b, time.Millisecond, func(context.Context) (*proxyTable, error) {
+		if len(tables) == 0 {
+			cancel()
+			return nil, ctx.Err()
+		}
+		next := tables[0]
+		tables = tables[1:]
+		return next, nil
+	}))
+	return b.String()
+}
+
+// TestProxyWatchColumns checks that columns keep their places, and that headings follow if they cannot.
+func TestProxyWatchColumns(t *testing.T) {
+	f := proxiesFlags{watch: true}
+	table := func(change func(*server.ProxyState), others int) *proxyTable {
+		p := aProxy()
+		change(&p)
+		return f.table(terminal.Style{}, &debug.ProxyList{Now: noon, Proxies: []server.ProxyState{p}, Others: make([]explain.PeerQuery, others)})
+	}
+	out := followed(t,
+		table(func(p *server.ProxyState) { p.Types, p.Pending = nil, 0 }, 0),
+		table(func(p *server.ProxyState) { p.Connected, p.Settled = noon.Add(-100*time.Hour), 1_000_000 }, 0),
+		table(func(p *server.ProxyState) { p.Namespace = "a-much-longer-namespace" }, 0),
+		table(func(p *server.ProxyState) { p.Types, p.Pending = nil, 0 }, 0),
+		table(func(p *server.ProxyState) { p.Types, p.Settled = nil, 43 }, 1),
+	)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Len(t, lines, 8)
+	headings := 0
+	for i, line := range lines {
+		if strings.HasPrefix(line, "NAME ") {
+			headings = i
+			continue
+		}
+		for _, column := range []string{"PROTOCOL", "ROUTES", "ENVOY"} {
+			want := map[string]string{"PROTOCOL": "delta", "ROUTES": "vhds", "ENVOY": "1.40.0"}[column]
+			at := strings.Index(lines[headings], column)
+			require.True(t, strings.HasPrefix(line[at:], want), "%s\n%s", lines[headings], line)
+		}
+	}
+	require.Contains(t, lines[6], "CONTROL PLANE")
+}
+
+// TestProxyWatchOfStatus checks that --watch with --status prints a proxy when it gets such a status, and once more afterwards.
+func TestProxyWatchOfStatus(t *testing.T) {
+	var f proxiesFlags
+	f.statuses = []string{"behind"}
+	table := func(pending ...int) *proxyTable {
+		list := &debug.ProxyList{Now: noon}
+		for i, n := range pending {
+			list.Proxies = append(list.Proxies, server.ProxyState{ID: fmt.Sprint(i), Name: fmt.Sprint("p", i), Namespace: "shop", Pending: n})
+		}
+		return f.table(terminal.Style{}, list)
+	}
+	var got []string
+	for _, line := range squeezed(followed(t, table(0, 1), table(1, 1), table(1, 0), table(1, 0, 0), table(0), table())) {
+		got = append(got, strings.Join(strings.Fields(line)[:3], " "))
+	}
+	require.Equal(t, []string{"NAME NAMESPACE STATUS", "p1 shop BEHIND", "p0 shop BEHIND", "p1 shop SYNCED", "p0 shop SYNCED"}, got)
 }
 
 // squeezed returns lines with one space between words.

@@ -20,12 +20,16 @@ func NewProxyStatusCommand() *cobra.Command {
 // istioctlTypes are the columns of types of `istioctl proxy-status`.
 var istioctlTypes = []string{"CDS", "LDS", "EDS", "RDS", "ECDS"}
 
-// istioctlTable returns the list in the columns of `istioctl proxy-status`. asked is the control plane that answers.
-func istioctlTable(style terminal.Style, list *debug.ProxyList, asked string) *proxyTable {
-	t := &proxyTable{headings: append(append([]string{"NAME", "CLUSTER"}, istioctlTypes...), "ISTIOD", "VERSION")}
+// istioctlTable returns the list in the columns of `istioctl proxy-status`. asked is the control plane that answers, and chosen
+// reports whether --status chooses a proxy.
+func istioctlTable(style terminal.Style, list *debug.ProxyList, asked string, chosen func(*server.ProxyState) bool) *proxyTable {
+	t := &proxyTable{headings: append(append([]string{"NAME", "CLUSTER"}, istioctlTypes...), "ISTIOD", "VERSION"), widest: map[string]string{}}
+	for _, c := range istioctlTypes {
+		t.widest[c] = istioctlStates[server.TypeNotSent]
+	}
 	for i := range list.Proxies {
 		p := &list.Proxies[i]
-		row := proxyRow{key: p.ID, state: stateOf(p), cells: []string{p.Name + "." + p.Namespace, cmp.Or(p.Cluster, "Kubernetes")}}
+		row := proxyRow{key: p.ID, state: stateOf(p), hidden: !chosen(p), cells: []string{p.Name + "." + p.Namespace, cmp.Or(p.Cluster, "Kubernetes")}}
 		for _, c := range istioctlTypes {
 			row.cells = append(row.cells, istioctlState(style, p, c))
 		}

@@ -441,7 +441,7 @@ func (f *waitFlags) printObject(cmd *cobra.Command, w io.Writer, s terminal.Styl
 		if outcome == waitRefused && p.Position != distribution.StateRefused {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "  %s: %s\n", proxyOf(p), why(p, e.Now)); err != nil {
+		if _, err := fmt.Fprintf(w, "  %s: %s\n", proxyOf(p), strings.Join(reasonTexts(p, e.Now), "\n    ")); err != nil {
 			return err
 		}
 	}

@@ -71,7 +71,7 @@ func (f *proxiesFlags) connectedNames(ctx context.Context) ([]string, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, p := range list.Proxies {
-			if f.namespaces.Has(p.Namespace) {
+			if f.namespaces.Has(p.Namespace) && f.hasStatus(&p) {
 				names = append(names, p.Name+"."+p.Namespace)
 			}
 		}
