@@ -43,10 +43,11 @@ type ControlPlane struct {
 	tlsErr                               error
 	local                                bool // ask only this control plane, not its peers
 
-	mu       sync.Mutex   // guards the rest
-	replicas []*Replica   // empty: not chosen yet
-	cluster  *kube.Client // in which they are; nil: none
-	notes    []string     // to print at the end
+	mu       sync.Mutex                  // guards the rest
+	replicas []*Replica                  // empty: not chosen yet
+	cluster  *kube.Client                // in which they are; nil: none
+	notes    []string                    // to print at the end
+	checks   []func(ctx context.Context) // of flags, which may add notes
 	// others is the number of control planes that the last answer leaves out; empty: none.
 	others string
 }
@@ -82,7 +83,16 @@ func (c *ControlPlane) AddFlags(cmd *cobra.Command) {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			defer c.close()
 			defer c.printNotes(cmd.ErrOrStderr())
-			return run(cmd, args)
+			if w := cmd.Flags().Lookup("watch"); w != nil && w.Changed {
+				c.check(cmd.Context())
+				c.flushNotes(cmd.ErrOrStderr())
+				return run(cmd, args)
+			}
+			err := run(cmd, args)
+			if err == nil {
+				c.check(cmd.Context())
+			}
+			return err
 		}
 	}
 }
@@ -121,16 +131,31 @@ func (c *ControlPlane) close() {
 	}
 }
 
+// check runs the checks of flags.
+func (c *ControlPlane) check(ctx context.Context) {
+	for _, check := range c.checks {
+		check(ctx)
+	}
+}
+
 // printNotes prints what an answer does not cover.
 func (c *ControlPlane) printNotes(out io.Writer) {
+	c.flushNotes(out)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n, _ := strconv.Atoi(c.others); n > 0 && len(c.replicas) > 0 && n >= len(c.replicas) {
+		fmt.Fprintf(out, "note: this covers only the proxies of the control plane at %s; %s more serve this mesh: ask them with --address\n", c.replicas[0].Name, c.others)
+	}
+}
+
+// flushNotes prints the notes so far.
+func (c *ControlPlane) flushNotes(out io.Writer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range c.notes {
 		fmt.Fprintf(out, "note: %s\n", n)
 	}
-	if n, _ := strconv.Atoi(c.others); n > 0 && len(c.replicas) > 0 && n >= len(c.replicas) {
-		fmt.Fprintf(out, "note: this covers only the proxies of the control plane at %s; %s more serve this mesh: ask them with --address\n", c.replicas[0].Name, c.others)
-	}
+	c.notes = nil
 }
 
 // note adds a note. The caller holds mu.
@@ -289,6 +314,9 @@ func (c *ControlPlane) ExplainPage(ctx context.Context, query string, err error)
 	return c.explainProxy(ctx, proxy, absent)
 }
 
+// mostElsewhere bounds the namespaces that an error suggests.
+const mostElsewhere = 3
+
 // explainProxy completes the error of a page about one proxy.
 func (c *ControlPlane) explainProxy(ctx context.Context, proxy string, err error) error {
 	var absent answerError
@@ -299,13 +327,21 @@ func (c *ControlPlane) explainProxy(ctx context.Context, proxy string, err error
 	if c.Get(ctx, "/debug/proxies", &list) != nil {
 		return err
 	}
-	var names []string
+	var names, elsewhere []string
+	name, _, _ := strings.Cut(proxy, ".")
 	for i := range list.Proxies {
 		p := &list.Proxies[i]
 		names = append(names, p.Name, p.Name+"."+p.Namespace)
+		if p.Name == name {
+			elsewhere = append(elsewhere, strconv.Quote(p.Name+"."+p.Namespace))
+		}
 	}
 	copied := *absent.UserError
-	copied.What += spelling.DidYouMean(proxy, names)
+	hint := spelling.DidYouMean(proxy, names)
+	if n := len(elsewhere); hint == "" && n > 0 && n <= mostElsewhere {
+		hint = fmt.Sprintf("; did you mean %s?", strings.Join(elsewhere, " or "))
+	}
+	copied.What += hint
 	absent.UserError = &copied
 	return absent
 }

@@ -28,10 +28,7 @@ type Object struct {
 func (o *Object) AddFlag(cmd *cobra.Command, client *ControlPlane) {
 	o.client = client
 	cmd.Flags().StringVarP(&o.Namespace, "namespace", "n", "", "`NAMESPACE` of the object (default: the only one that has it)")
-	// The only error is a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return client.objectNames(cmd.Context(), model.KindNamespace, ""), cobra.ShellCompDirectiveNoFileComp
-	})
+	client.CompleteNamespace(cmd)
 }
 
 // shortKinds are kubectl's abbreviations.

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/moonsail/moonsail/internal/cli/client"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
@@ -40,6 +42,42 @@ func (f *filter) addFlags(cmd *cobra.Command, section string) {
 			return terminal.UsageError{Err: fmt.Errorf("--%s: not supported: use --name TEXT, a part of the resource's name", unknown.GetSpecifiedName())}
 		}
 		return cmd.Parent().FlagErrorFunc()(cmd, err)
+	})
+}
+
+// completeFilter completes --name with the names of the proxy's resources, and --fqdn with the hosts of its clusters. Clusters have
+// their hosts in both: in their names, bash completes "outbound|80" without quotes, which is a pipe.
+func (f *flags) completeFilter(cmd *cobra.Command, section string) {
+	complete := func(flag string, value func(*explain.ConfigResource) string) {
+		if cmd.Flags().Lookup(flag) == nil {
+			return
+		}
+		// The only error is a flag that does not exist.
+		_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			var out []cobra.Completion
+			config := &explain.ProxyConfig{}
+			if len(args) == 0 || f.client.GetProxy(cmd.Context(), "/debug/proxies/", client.ProxyIn(args[0], f.namespace), "/config/"+section, config) != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			for i := range config.Resources {
+				if v := value(&config.Resources[i]); v != "" {
+					out = append(out, v)
+				}
+			}
+			slices.Sort(out)
+			return slices.Compact(out), cobra.ShellCompDirectiveNoFileComp
+		})
+	}
+	host := func(r *explain.ConfigResource) string {
+		cluster, _ := resourcename.ParseCluster(r.Name)
+		return string(cluster.Host)
+	}
+	complete("fqdn", host)
+	complete("name", func(r *explain.ConfigResource) string {
+		if strings.Contains(r.Name, "|") {
+			return host(r)
+		}
+		return r.Name
 	})
 }
 

@@ -95,8 +95,9 @@ func newSectionCommand(section string) *cobra.Command {
 		Aliases: sectionAliases[section],
 		Short:   "Show the " + what + " of a proxy: intended, sent and actual",
 		Long: `Show the ` + what + ` of a proxy: as intended, as sent, and in Envoy. -o wide adds the version
-and size of each resource, and the objects that it was made from. -o json and -o yaml print the
-resources in full, and -o name their names. ` + seeParent,
+and size of each resource, and the objects that it was made from. -o json and -o yaml print each
+resource in full, with its state, and -o name the names. The resources alone, as istioctl prints them,
+are '-o json | jq "[.resources[].resource]"'. ` + seeParent,
 		Example: fmt.Sprintf(`  # Show the %[2]s
   moonsail proxy-config %[1]s reviews-v1-1.shop
 
@@ -108,6 +109,7 @@ resources in full, and -o name their names. ` + seeParent,
 	f.addFlags(cmd, " (none: do not ask Envoy)")
 	f.out.AddFlag(cmd)
 	f.filter.addFlags(cmd, section)
+	f.completeFilter(cmd, section)
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 3*time.Second, "maximum time for Envoy's answer; the table has ? without one")
 	return cmd
 }
@@ -123,6 +125,7 @@ func (f *flags) addFlags(cmd *cobra.Command, admin string) {
 // addNamespace adds the flag for the namespace of proxies without one in their names.
 func (f *flags) addNamespace(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of a proxy whose name has none")
+	f.client.CompleteNamespace(cmd)
 	cmd.PreRun = func(_ *cobra.Command, args []string) {
 		for i := range args {
 			args[i] = client.ProxyIn(args[i], f.namespace)
