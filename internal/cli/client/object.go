@@ -130,37 +130,50 @@ func (o *Object) Key(ctx context.Context, arg string) (model.Key, error) {
 	return o.findNamespace(ctx, key)
 }
 
-// findNamespace completes a key with the namespace of the only object of its name. Names of objects may have dots: what follows
-// the last one is the namespace only if no object has the whole name.
+// findNamespace completes a key with the namespace of the only object of its name, or else of the one that was deleted lately.
 func (o *Object) findNamespace(ctx context.Context, key model.Key) (model.Key, error) {
-	list, err := o.client.Objects(ctx, key.Kind)
+	list, err := o.client.stored(ctx, key.Kind)
 	if err != nil {
 		return key, err
 	}
-	var in []string
-	qualified := false
-	last := strings.LastIndexByte(key.Name, '.')
-	for _, one := range list {
-		switch {
-		case one.Name == key.Name:
-			in = append(in, one.Namespace)
-		case last > 0 && one.Name == key.Name[:last] && one.Namespace == key.Name[last+1:]:
-			qualified = true
+	keys := make([]model.Key, len(list.Objects))
+	for i := range list.Objects {
+		keys[i] = list.Objects[i].Key
+	}
+	for _, all := range [][]model.Key{keys, list.Deleted} {
+		switch found := named(all, key.Name); len(found) {
+		case 0:
+		case 1:
+			return found[0], nil
+		default:
+			var in []string
+			for _, k := range found {
+				in = append(in, k.Namespace)
+			}
+			return key, terminal.UsageError{Err: fmt.Errorf("%s %s: exists in several namespaces (%s): choose one with --namespace", key.Kind, key.Name, strings.Join(in, ", "))}
 		}
 	}
-	if len(in) == 0 && qualified {
-		key.Name, key.Namespace = key.Name[:last], key.Name[last+1:]
-		return key, nil
-	}
-	switch len(in) {
-	case 1:
-		key.Namespace = in[0]
-	case 0:
-		key.Namespace, o.unseen = "default", true
-	default:
-		return key, terminal.UsageError{Err: fmt.Errorf("%s %s: exists in several namespaces (%s): choose one with --namespace", key.Kind, key.Name, strings.Join(in, ", "))}
-	}
+	key.Namespace, o.unseen = "default", true
 	return key, nil
+}
+
+// named returns the keys with a name, or else the one with name.namespace. Names of objects may have dots: what follows the last one
+// is the namespace only if no object has the whole name.
+func named(all []model.Key, name string) []model.Key {
+	var whole, qualified []model.Key
+	last := strings.LastIndexByte(name, '.')
+	for _, k := range all {
+		switch {
+		case k.Name == name:
+			whole = append(whole, k)
+		case last > 0 && k.Name == name[:last] && k.Namespace == name[last+1:]:
+			qualified = append(qualified, k)
+		}
+	}
+	if len(whole) == 0 {
+		return qualified
+	}
+	return whole
 }
 
 // Explain completes the error of a page about the object of Key.
@@ -219,9 +232,13 @@ func KindNames() string {
 
 // Objects lists the objects of a kind in the control plane's store.
 func (c *ControlPlane) Objects(ctx context.Context, kind model.Kind) ([]debug.StoredObject, error) {
-	var answer struct{ Objects []debug.StoredObject }
-	err := c.Get(ctx, "/debug/store/"+string(kind), &answer)
-	return answer.Objects, err
+	list, err := c.stored(ctx, kind)
+	return list.Objects, err
+}
+
+func (c *ControlPlane) stored(ctx context.Context, kind model.Kind) (list debug.StoredObjects, err error) {
+	err = c.Get(ctx, "/debug/store/"+string(kind), &list)
+	return list, err
 }
 
 // objectNames returns names for completion; none if the control plane does not answer.

@@ -116,7 +116,7 @@ func fetchExplanation(ctx context.Context, c *client.ControlPlane, key model.Key
 func printExplanation(w io.Writer, e *explain.Explanation) error {
 	var b strings.Builder
 	s := terminal.StyleFor(w)
-	fmt.Fprintf(&b, "%s  %s\n", s.Bold(e.Object.String()), objectState(e))
+	fmt.Fprintf(&b, "%s  %s\n", s.Bold(e.Object.String()), objectState(s, e))
 	if e.Error != nil {
 		fmt.Fprintf(&b, "  %s\n", s.Bad(refusedText(e.Error)))
 	}
@@ -125,7 +125,7 @@ func printExplanation(w io.Writer, e *explain.Explanation) error {
 	}
 	switch {
 	case e.Revision == 0:
-		b.WriteString("\nits newest version is stored, and will be processed soon: ask again\n")
+		fmt.Fprintf(&b, "\nits %s is stored, and will be processed soon: ask again\n", map[bool]string{true: "newest version", false: "deletion"}[e.Exists])
 	case e.Change == nil:
 		fmt.Fprintf(&b, "\nits last change, revision %d, was observed %s ago; the times of its stages are no longer known\n",
 			e.Revision, age(e.Now, e.Observed))
@@ -155,11 +155,13 @@ func messageOf(p problem.Problem) string {
 }
 
 // objectState describes the version in force: "updated, in mesh/reviews.yaml:3".
-func objectState(e *explain.Explanation) string {
+func objectState(s terminal.Style, e *explain.Explanation) string {
 	parts := []string{string(e.Operation)}
 	switch {
+	case !e.Exists && e.Operation == changelog.Deleted:
+		return fmt.Sprintf("deleted %s ago, at %s: %s", age(e.Now, e.Observed), e.Observed.Local().Format("15:04:05"), removalText(s, e))
 	case !e.Exists && e.Operation == "":
-		parts = []string{"does not exist"}
+		parts = []string{"no longer exists"}
 	case e.Exists && e.Origin != "":
 		parts = append(parts, "in "+e.Origin)
 	}
@@ -167,6 +169,26 @@ func objectState(e *explain.Explanation) string {
 		parts = append(parts, "version "+e.ResourceVersion)
 	}
 	return strings.TrimSpace(strings.Join(parts, ", "))
+}
+
+// removalText reports whether all proxies have ACKed the removal of a deleted object.
+func removalText(s terminal.Style, e *explain.Explanation) string {
+	c := &e.Counts
+	left := ""
+	if n := c.Disconnected; n > 0 {
+		left = fmt.Sprintf("; %d disconnected without it", n)
+	}
+	switch {
+	case e.State == changelog.Building:
+		return s.Warn("the removal is not sent to proxies yet")
+	case !e.Everywhere():
+		return s.Warn("not every control plane is known to have sent the removal") + left
+	case c.Concerned() == 0:
+		return "no connected proxy is concerned" + left
+	case c.Acked < c.Concerned():
+		return s.Warn(fmt.Sprintf("%d of %d proxies have not ACKed the removal", c.Concerned()-c.Acked, c.Concerned())) + left
+	}
+	return s.Good(fmt.Sprintf("every proxy that needs it (%d) has ACKed the removal", c.Acked)) + left
 }
 
 func together(c *changelog.Change) string {

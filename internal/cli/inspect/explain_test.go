@@ -44,7 +44,7 @@ type shop struct {
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	s := &shop{t: t, store: store.New(), log: changelog.New(8, slog.New(slog.DiscardHandler), changelog.NewMetrics())}
-	stages := debug.Stages{ConfigDir: "/mesh", Snapshot: s.store.Snapshot, Explain: &explain.Explainer{Snapshot: s.store.Snapshot, Changes: s.log, Proxies: s, Problems: s.problemsOf}}
+	stages := debug.Stages{ConfigDir: "/mesh", Snapshot: s.store.Snapshot, Changes: s.log, Explain: &explain.Explainer{Snapshot: s.store.Snapshot, Changes: s.log, Proxies: s, Problems: s.problemsOf}}
 	srv := httptest.NewServer(debug.Handler(stages, slog.New(slog.DiscardHandler)))
 	t.Cleanup(srv.Close)
 	s.url = srv.URL
@@ -91,10 +91,22 @@ func (s *shop) apply(path string) {
 		events = append(events, store.Event{Key: o.Metadata().Key, Object: o, Observed: noon, Committed: noon.Add(-time.Millisecond)})
 	}
 	snap, changes := s.store.Apply(events)
+	s.publish(snap, changes)
+}
+
+// remove takes the deletion of an object through the stages.
+func (s *shop) remove(key model.Key) {
+	s.publish(s.store.Apply([]store.Event{{Key: key, Observed: noon}}))
+}
+
+func (s *shop) publish(snap *store.Snapshot, changes []store.Change) {
 	var objects []changelog.ChangedObject
 	for _, c := range changes {
-		objects = append(objects, changelog.ChangedObject{Key: c.Key, Operation: changelog.Updated, Observed: noon,
-			ResourceVersion: c.New.Metadata().ResourceVersion, Committed: noon.Add(-time.Millisecond)})
+		o := changelog.ChangedObject{Key: c.Key, Operation: changelog.Deleted, Observed: noon, Committed: noon.Add(-time.Millisecond)}
+		if c.New != nil {
+			o.Operation, o.ResourceVersion = changelog.Updated, c.New.Metadata().ResourceVersion
+		}
+		objects = append(objects, o)
 	}
 	rev := snap.Revision
 	s.log.Begin(rev, objects, noon)
@@ -183,6 +195,34 @@ func TestExplainFindsTheNamespace(t *testing.T) {
 	status, _, errOut = moonsail(t, "explain", "workloadgroup/x", "--address", s.url)
 	require.Equal(t, terminal.ExitUsage, status)
 	require.Contains(t, errOut, "unknown kind")
+}
+
+// TestExplainADeletedObject checks that an object that was deleted lately is found by its name alone, and that the first line has
+// when, and whether all proxies have ACKed the removal.
+func TestExplainADeletedObject(t *testing.T) {
+	s := newShop(t)
+	s.apply(write(t, reviewsYAML))
+	s.remove(model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "reviews"})
+	behind := where("web-2", distribution.StateBehind, distribution.Reason{Cause: distribution.CauseUnanswered, Type: "RDS", Since: lately()})
+	gone := where("web-3", distribution.StateDisconnected)
+	for want, places := range map[string][]distribution.ProxySyncStatus{
+		`every proxy that needs it \(1\) has ACKed the removal`: {where("web-1", distribution.StateACKed)},
+		`1 of 2 proxies have not ACKed the removal`:             {where("web-1", distribution.StateACKed), behind},
+		`no connected proxy is concerned; 1 disconnected`:       {gone},
+	} {
+		s.place(places...)
+		for _, args := range [][]string{{"vs/reviews"}, {"vs/reviews.shop"}, {"vs/reviews", "-n", "shop"}} {
+			status, out, errOut := moonsail(t, append([]string{"explain", "--address", s.url}, args...)...)
+			require.Zero(t, status, errOut)
+			require.Regexp(t, `^VirtualService/shop/reviews  deleted \S+ ago, at 12:00:00: `+want, out)
+		}
+	}
+	s.apply(write(t, strings.ReplaceAll(reviewsYAML, "namespace: shop", "namespace: other")))
+	_, out, _ := moonsail(t, "explain", "vs/reviews", "--address", s.url)
+	require.Contains(t, out, "VirtualService/other/reviews  updated", "an object that exists precedes")
+	status, _, errOut := moonsail(t, "explain", "vs/revews", "--address", s.url)
+	require.Equal(t, terminal.ExitFailed, status)
+	require.Contains(t, errOut, `VirtualService revews: not found in any namespace; did you mean "reviews"?`)
 }
 
 // TestFormsOfObjects checks the forms of arguments that name an object.

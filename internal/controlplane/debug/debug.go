@@ -86,6 +86,8 @@ type Changes interface {
 	Newest() model.Revision
 	Changes() iter.Seq[changelog.Change]
 	Change(model.Revision) (changelog.Change, bool)
+	// Deleted returns the objects of a kind that were deleted lately.
+	Deleted(model.Kind) []model.Key
 }
 
 // Proxies is the part of the xDS server that the pages read.

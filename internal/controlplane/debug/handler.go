@@ -103,7 +103,7 @@ func (h *handler) ownPages() []page {
 		{"/debug/problems", "problems of the configuration", h.problems},
 		{"/debug/source", "the directory that is the source, or health of the Kubernetes API server: the last answer for each kind, since when requests fail, and the last heartbeat", h.source},
 		{"/debug/store", "number of objects of each kind", h.store},
-		{"/debug/store/{key...}", "the objects of a kind (Service), or one object (Service/shop/reviews)", h.object},
+		{"/debug/store/{key...}", "the objects of a kind (Service), also those deleted lately, or one object (Service/shop/reviews)", h.object},
 		{"/debug/scopes", "proxy groups: proxies with the same configuration", h.proxyGroups},
 		{"/debug/ca", "the certificate authority: its signing certificate and roots, with expiry", h.ca},
 		{"/debug/pprof/", "profiles: heap, goroutine, mutex, block, ...", pprof.Index},

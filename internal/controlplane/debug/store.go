@@ -22,6 +22,13 @@ type StoredObject struct {
 	Origin          string `json:"origin,omitempty"`
 }
 
+// StoredObjects is the body of the list of a kind.
+type StoredObjects struct {
+	Revision model.Revision `json:"revision"`
+	Objects  []StoredObject `json:"objects"`
+	Deleted  []model.Key    `json:"deleted,omitempty"` // lately, as far as the change log has them
+}
+
 func (h *handler) store(w http.ResponseWriter, _ *http.Request) {
 	if h.stages.Snapshot == nil {
 		absent(w, "store")
@@ -47,12 +54,15 @@ func (h *handler) object(w http.ResponseWriter, r *http.Request) {
 	}
 	snap := h.stages.Snapshot()
 	if !one {
-		list := []StoredObject{}
+		list := StoredObjects{Revision: snap.Revision, Objects: []StoredObject{}}
 		for o := range snap.All(key.Kind) {
 			m := o.Metadata()
-			list = append(list, StoredObject{m.Key, m.ResourceVersion, m.Origin})
+			list.Objects = append(list.Objects, StoredObject{m.Key, m.ResourceVersion, m.Origin})
 		}
-		reply(w, map[string]any{"revision": snap.Revision, "objects": list})
+		if h.stages.Changes != nil {
+			list.Deleted = h.stages.Changes.Deleted(key.Kind)
+		}
+		reply(w, list)
 		return
 	}
 	o := snap.Get(key)

@@ -257,11 +257,14 @@ func TestLastChange(t *testing.T) {
 	require.Equal(t, model.Revision(1), last(a))
 	require.Equal(t, model.Revision(2), last(b))
 	require.Zero(t, last(object(model.KindService, "c")))
+	require.Equal(t, []model.Key{b.Key}, l.Deleted(model.KindService))
+	require.Empty(t, l.Deleted(model.KindPod))
 	for rev := model.Revision(3); rev <= 6; rev++ {
 		build(l, rev, object(model.KindPod, "p"))
 	}
 	require.Equal(t, model.Revision(1), last(a), "existing objects stay in the index")
 	require.Zero(t, last(b), "deleted objects leave it with their change")
+	require.Empty(t, l.Deleted(model.KindService))
 	_, remembered := l.Change(1)
 	require.False(t, remembered)
 }

@@ -89,6 +89,20 @@ func (l *Log) LastChange(k model.Key) (LastChange, bool) {
 	return LastChange{c.rev, c.operation, c.version, c.moved, moment(c.observed), moment(c.committed)}, ok
 }
 
+// Deleted returns the objects of a kind whose last change is their deletion, the oldest first, as far as the log has them.
+func (l *Log) Deleted(kind model.Kind) []model.Key {
+	x := &l.objects
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var out []model.Key
+	for _, d := range x.deleted {
+		if last, ok := x.last[d.key]; ok && last.rev == d.rev && d.key.Kind == kind {
+			out = append(out, d.key)
+		}
+	}
+	return out
+}
+
 // RemovedEndpoint is an address that must receive no more requests: it is no longer listed, or not ready.
 type RemovedEndpoint struct {
 	Revision model.Revision
