@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -96,10 +97,19 @@ func printWhy(cmd *cobra.Command, out io.Writer, w *explain.Why) error {
 	if w.Gateway {
 		title, first = fmt.Sprintf("%s receives %s %s", w.From, w.Method, w.URL), "selects"
 	}
+	printVerdict(&b, s, w.Verdict)
 	fmt.Fprintf(&b, "%s\n", s.Bold(title))
-	fmt.Fprintf(&b, "  %s is %s\n", w.Host, w.Address)
+	if w.Unknown {
+		fmt.Fprintf(&b, "  no service of the mesh is %s: %s stands for an address of it\n", w.Host, w.Address)
+	} else {
+		fmt.Fprintf(&b, "  %s is %s\n", w.Host, w.Address)
+	}
 	for _, n := range w.Notes {
 		fmt.Fprintf(&b, "  %s %s\n", s.Warn("note:"), terminal.Hint(cmd, n))
+	}
+	if w.IsUnresolved() {
+		_, err := io.WriteString(out, b.String())
+		return err
 	}
 	printPassage(&b, s, first, w.Outbound)
 	for _, p := range w.Inbound {
@@ -107,6 +117,25 @@ func printWhy(cmd *cobra.Command, out io.Writer, w *explain.Why) error {
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// printVerdict prints what becomes of the call, before the way there. A control plane of an earlier version sends no verdict.
+func printVerdict(b *strings.Builder, s terminal.Style, v *explain.CallVerdict) {
+	if v == nil {
+		return
+	}
+	style := s.Good
+	for i := range v.Ends {
+		switch e := &v.Ends[i]; {
+		case e.Outcome == explain.Closed || e.Outcome == explain.Unresolved || e.Status >= http.StatusBadRequest || strings.HasPrefix(e.Answer, "gRPC"):
+			style = s.Bad
+		}
+	}
+	fmt.Fprintf(b, "=> %s\n", style(v.Text))
+	for _, r := range v.Reasons {
+		fmt.Fprintf(b, "   %s\n", r)
+	}
+	b.WriteByte('\n')
 }
 
 func printPassage(b *strings.Builder, s terminal.Style, verb string, p *explain.Passage) {

@@ -43,7 +43,7 @@ func TestPrintWhy(t *testing.T) {
 	}
 	var b strings.Builder
 	require.NoError(t, printWhy(newWhyCommand(), &b, w))
-	require.Equal(t, `web-1.shop calls GET http://reviews:9080/x
+	way := `web-1.shop calls GET http://reviews:9080/x
   reviews.shop.svc.cluster.local is 10.0.0.3:9080
   note: one thing
 
@@ -69,7 +69,23 @@ arrives at reviews-1.shop
 arrives at reviews-2.shop
   listener      virtualInbound
   the proxy answers: 403
-`, b.String())
+`
+	require.Equal(t, way, b.String())
+
+	w.Verdict = &explain.CallVerdict{Text: "403 denied by AuthorizationPolicy shop/none at reviews-2.shop", Reasons: []string{"a reason"}}
+	b.Reset()
+	require.NoError(t, printWhy(newWhyCommand(), &b, w))
+	require.Equal(t, "=> 403 denied by AuthorizationPolicy shop/none at reviews-2.shop\n   a reason\n\n"+way, b.String())
+
+	w.Verdict = &explain.CallVerdict{Text: "fails: DNS has no address", Ends: []explain.End{{Outcome: explain.Unresolved}}}
+	w.Unknown, w.Notes = true, nil
+	b.Reset()
+	require.NoError(t, printWhy(newWhyCommand(), &b, w))
+	require.Equal(t, `=> fails: DNS has no address
+
+web-1.shop calls GET http://reviews:9080/x
+  no service of the mesh is reviews.shop.svc.cluster.local: 10.0.0.3:9080 stands for an address of it
+`, b.String(), "a call that is not made has no way")
 }
 
 // TestRefusedQuestion checks that a question which the control plane cannot parse is a usage error.

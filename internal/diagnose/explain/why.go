@@ -16,6 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/caller"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/resourcename"
@@ -33,19 +34,23 @@ type Call struct {
 
 // Why is what decides a call.
 type Why struct {
-	Now      time.Time `json:"now"`
-	From     string    `json:"from"`
-	Gateway  bool      `json:"gateway,omitempty"` // From is a router, and the caller is outside of the mesh
-	Method   string    `json:"method"`
-	URL      string    `json:"url"`
-	Host     string    `json:"host"`    // the full name
-	Address  string    `json:"address"` // where the application connects
-	Outbound *Passage  `json:"outbound"`
+	Now time.Time `json:"now"`
+	// Verdict is what becomes of the call.
+	Verdict  *CallVerdict `json:"verdict"`
+	From     string       `json:"from"`
+	Gateway  bool         `json:"gateway,omitempty"` // From is a router, and the caller is outside of the mesh
+	Method   string       `json:"method"`
+	URL      string       `json:"url"`
+	Host     string       `json:"host"`    // the full name
+	Address  string       `json:"address"` // where the application connects
+	Outbound *Passage     `json:"outbound"`
 	// Inbound is what the sidecars of the endpoints do, as far as they are connected to this control plane. Notes name the
 	// others.
 	Inbound []*Passage `json:"inbound,omitempty"`
 	// Notes explain the limits of this answer.
 	Notes []string `json:"notes,omitempty"`
+	// Unknown is set if no service of the mesh has the host, so that Address stands for one outside of the mesh.
+	Unknown bool `json:"unknownHost,omitempty"`
 }
 
 // Passage is the part of a call in one proxy.
@@ -99,7 +104,7 @@ func (x *Explainer) Why(c Call) (*Why, error) {
 	if world.outstanding > 0 {
 		w.Notes = append(w.Notes, fmt.Sprintf("the proxy has not accepted %d of its resources yet and may still do something else: see 'moonsail proxies %s'", world.outstanding, p))
 	}
-	call := x.call(w, snap, world, u, c)
+	call, to := x.call(w, snap, world, u, c)
 	if w.Gateway {
 		w.enter(world, &call)
 		call.Principal = c.Principal
@@ -116,7 +121,8 @@ func (x *Explainer) Why(c Call) (*Why, error) {
 		w.Notes = append(w.Notes, "the proxy gets these on demand and does not have them yet, so the call waits for them: "+strings.Join(awaited, ", "))
 	}
 	w.Outbound = &Passage{Proxy: p.String(), Result: result, Objects: x.sources(snap, world, result)}
-	x.follow(w, p, &call)
+	x.follow(w, world, &call)
+	x.unknown(w, snap, world, to, call.Direct)
 	return w, nil
 }
 
@@ -143,7 +149,7 @@ func parseURL(to string) (*url.URL, error) {
 var defaultPorts = map[string]string{"https": "443", "tls": "443"}
 
 // call returns the call that an application would make.
-func (x *Explainer) call(w *Why, snap *store.Snapshot, world *proxyWorld, u *url.URL, c Call) simulate.Call {
+func (x *Explainer) call(w *Why, snap *store.Snapshot, world *proxyWorld, u *url.URL, c Call) (simulate.Call, *destination) {
 	p := world.proxy
 	port := u.Port()
 	if port == "" {
@@ -154,10 +160,7 @@ func (x *Explainer) call(w *Why, snap *store.Snapshot, world *proxyWorld, u *url
 	}
 	address, host, known := caller.NewResolver(x.base(), snap).Resolve(p, u.Hostname())
 	w.Host = string(host)
-	if !known && host != model.Host(address) && !w.Gateway {
-		w.Notes = append(w.Notes, fmt.Sprintf("%s is not a service of the mesh%s: this answer assumes an address outside of the mesh (%s)",
-			host, nearService(snap, u.Hostname(), p.Namespace), caller.Elsewhere))
-	}
+	w.Unknown = !known && host != model.Host(address) && !w.Gateway
 	if known {
 		w.Notes = append(w.Notes, wrongPort(snap, host, port)...)
 	}
@@ -179,7 +182,7 @@ func (x *Explainer) call(w *Why, snap *store.Snapshot, world *proxyWorld, u *url
 			w.Notes = append(w.Notes, "nothing intercepts this workload's calls: this answer assumes that it calls its sidecar at "+out.To)
 		}
 	}
-	return out
+	return out, &destination{name: u.Hostname(), host: host, port: port, known: known}
 }
 
 // nearService suggests the service with a similar name: in the proxy's namespace if the name has no dot.
@@ -235,30 +238,86 @@ func wrongPort(snap *store.Snapshot, host model.Host, port string) []string {
 	return []string{fmt.Sprintf("%s has no port %s: its ports are %s", host, port, strings.Join(slices.Compact(ports), ", "))}
 }
 
-// follow looks at the sidecars of the endpoints that get the call.
-func (x *Explainer) follow(w *Why, p *model.Proxy, call *simulate.Call) {
-	elsewhere := sidecarsElsewhere{workloads: sync.OnceValue(func() map[string]*model.Workload { return workloadsByIP(x.Snapshot()) })}
-	defer func() { w.Notes = append(w.Notes, elsewhere.notes()...) }()
-	for i := range w.Outbound.Result.Upstreams {
-		u := &w.Outbound.Result.Upstreams[i]
-		for _, e := range u.Endpoints {
-			if e.Percent == 0 || u.Percent == 0 {
-				continue
-			}
-			if len(w.Inbound) == maxInbound {
-				return
-			}
-			passage, err := x.inbound(w.Outbound.Result, u, &e, p, call)
-			switch {
-			case err != nil:
-				w.Notes = append(w.Notes, fmt.Sprintf("the sidecar of %s: %v", e.Address, err))
-			case passage != nil:
-				w.Inbound = append(w.Inbound, passage)
-			default:
-				elsewhere.add(u, &e)
+// hop is a call's way to one endpoint.
+type hop struct {
+	upstream *simulate.Upstream
+	endpoint *simulate.Endpoint
+}
+
+// hops returns the ways to the endpoints that get a call: the first of each cluster, then the second of each, and so on.
+func hops(r *simulate.Result) []hop {
+	var out []hop
+	for i, more := 0, true; more; i++ {
+		more = false
+		for j := range r.Upstreams {
+			u := &r.Upstreams[j]
+			used := slices.DeleteFunc(slices.Clone(u.Endpoints), func(e simulate.Endpoint) bool { return e.Percent == 0 })
+			if u.Percent > 0 && i < len(used) {
+				out, more = append(out, hop{u, &used[i]}), true
 			}
 		}
 	}
+	return out
+}
+
+// follow looks at the sidecars of the endpoints that get the call, and decides what becomes of it.
+func (x *Explainer) follow(w *Why, world *proxyWorld, call *simulate.Call) {
+	var ends endList
+	defer func() { w.Verdict = ends.verdict() }()
+	r := w.Outbound.Result
+	if end := world.refused(w.Outbound); end != nil {
+		ends.add(end)
+		return
+	}
+	rest := 100.0 // in percent: what no fault aborts
+	if end := aborted(w.Outbound); end != nil {
+		ends.add(end)
+		rest -= end.Percent
+	}
+	elsewhere := sidecarsElsewhere{workloads: sync.OnceValue(func() map[string]*model.Workload { return workloadsByIP(x.Snapshot()) })}
+	followed, assumed := map[string][]*End{}, false // followed is by cluster
+	for _, h := range hops(r) {
+		var end *End
+		if len(w.Inbound) < maxInbound {
+			end = x.arrive(w, h, world.proxy, call, &elsewhere)
+			followed[h.upstream.Cluster] = append(followed[h.upstream.Cluster], end)
+		} else {
+			end = &End{Outcome: Reaches, At: []string{elsewhere.name(h.endpoint)}}
+			assumed = end.assume(followed[h.upstream.Cluster]) || assumed
+		}
+		end = new(*end)
+		end.Percent = rest * h.upstream.Percent * h.endpoint.Percent / 1e4
+		ends.add(end)
+	}
+	w.Notes = append(w.Notes, elsewhere.notes()...)
+	if assumed {
+		w.Notes = append(w.Notes, fmt.Sprintf("this answer follows the sidecars of %d endpoints, and assumes that the others of their clusters decide the same", maxInbound))
+	}
+	for i := range r.Upstreams {
+		if u := &r.Upstreams[i]; !slices.ContainsFunc(u.Endpoints, func(e simulate.Endpoint) bool { return e.Percent > 0 }) {
+			end := withoutEndpoint(w.Outbound, u)
+			end.Percent = rest * u.Percent / 100
+			ends.add(end)
+		}
+	}
+}
+
+// arrive returns the end of a call at an endpoint.
+func (x *Explainer) arrive(w *Why, h hop, from *model.Proxy, call *simulate.Call, elsewhere *sidecarsElsewhere) *End {
+	passage, sidecar, err := x.inbound(w.Outbound.Result, h.upstream, h.endpoint, from, call)
+	switch {
+	case err != nil:
+		w.Notes = append(w.Notes, fmt.Sprintf("the sidecar of %s: %v", h.endpoint.Address, err))
+	case passage != nil:
+		w.Inbound = append(w.Inbound, passage)
+		return sidecar.arrived(passage, h.upstream, h.endpoint, w.Outbound.Result.RouteConfig != "", w.From)
+	default:
+		elsewhere.add(h.upstream, h.endpoint)
+	}
+	if h.upstream.Cluster == ir.PassthroughCluster {
+		return &End{Outcome: Passed, At: []string{h.endpoint.Address}, Cause: h.upstream.Cluster}
+	}
+	return &End{Outcome: Reaches, At: []string{elsewhere.name(h.endpoint)}}
 }
 
 // sidecarsElsewhere are endpoints with sidecars that are not connected to this control plane.
@@ -269,17 +328,31 @@ type sidecarsElsewhere struct {
 
 // add adds an endpoint, unless it has no sidecar as far as this control plane knows.
 func (f *sidecarsElsewhere) add(u *simulate.Upstream, e *simulate.Endpoint) {
-	ip, _, err := net.SplitHostPort(e.Address)
-	if err != nil {
+	w, ip := f.at(e)
+	if !ip {
 		return
 	}
-	name, has := e.Address, u.TLS != nil && u.TLS.Cert == simulate.MeshCertificate && !e.Plain
-	if w := f.workloads()[ip]; w != nil {
-		name, has = w.Name+"."+w.Namespace, has || w.SpeaksMTLS()
-	}
-	if has && !slices.Contains(f.names, name) {
+	has := u.TLS != nil && u.TLS.Cert == simulate.MeshCertificate && !e.Plain || w != nil && w.SpeaksMTLS()
+	if name := f.name(e); has && !slices.Contains(f.names, name) {
 		f.names = append(f.names, name)
 	}
+}
+
+// at returns the workload of an endpoint; nil: none is known. ip is not set if the endpoint is a socket's path.
+func (f *sidecarsElsewhere) at(e *simulate.Endpoint) (w *model.Workload, ip bool) {
+	address, _, err := net.SplitHostPort(e.Address)
+	if err != nil {
+		return nil, false
+	}
+	return f.workloads()[address], true
+}
+
+// name returns the name of an endpoint's workload, or the endpoint's address.
+func (f *sidecarsElsewhere) name(e *simulate.Endpoint) string {
+	if w, _ := f.at(e); w != nil {
+		return w.Name + "." + w.Namespace
+	}
+	return e.Address
 }
 
 func (f *sidecarsElsewhere) notes() []string {
@@ -312,36 +385,36 @@ func workloadsByIP(snap *store.Snapshot) map[string]*model.Workload {
 var errNotBetween = errors.New("it does not intercept calls and does not listen there, so the application gets the call itself: " +
 	"add an ingress listener to its Sidecar")
 
-// inbound returns what an endpoint's sidecar does; nil if none is connected here.
-func (x *Explainer) inbound(r *simulate.Result, u *simulate.Upstream, e *simulate.Endpoint, from *model.Proxy, call *simulate.Call) (*Passage, error) {
+// inbound returns what an endpoint's sidecar does, and what it has; nil if none is connected here.
+func (x *Explainer) inbound(r *simulate.Result, u *simulate.Upstream, e *simulate.Endpoint, from *model.Proxy, call *simulate.Call) (*Passage, *proxyWorld, error) {
 	ip, _, err := net.SplitHostPort(e.Address)
 	if err != nil {
-		return nil, nil //nolint:nilerr // a socket's path: no proxy is there
+		return nil, nil, nil //nolint:nilerr // a socket's path: no proxy is there
 	}
 	id, ok := x.Proxies.ProxyAt(ip)
 	if !ok {
-		return nil, nil
+		return nil, nil, nil
 	}
 	world, err := x.world(id)
 	var gone NotConnected
 	if errors.As(err, &gone) {
-		return nil, nil
+		return nil, nil, nil
 	} else if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p := world.proxy
 	snap := x.Snapshot()
 	c := caller.Arrival(x.mesh(snap), call, r, u, e, from, p)
 	result, err := world.Call(c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if c.Direct && result.Listener == "" && p.Type != model.ProxyRouter {
-		return nil, errNotBetween
+		return nil, nil, errNotBetween
 	}
 	passage := &Passage{Proxy: p.String(), Result: result, Objects: x.sources(snap, world, result)}
 	x.accepted(snap, world, e.Address, passage)
-	return passage, nil
+	return passage, world, nil
 }
 
 // sources returns the objects that decided the part of a call in one proxy.
