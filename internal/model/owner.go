@@ -37,6 +37,15 @@ func (o Owner) URI(namespace string) string {
 	return fmt.Sprintf("kubernetes://apis/%s/namespaces/%s/%ss/%s", o.APIVersion, namespace, strings.ToLower(o.Kind), o.Name)
 }
 
+// Workload returns the owner of a proxy's Pod as "deployment/web", or only its name if the type is not known; empty: unknown.
+func (p *Proxy) Workload() string {
+	_, owner, _ := strings.Cut(p.Metadata["OWNER"], "/namespaces/") // in the form of Owner.URI
+	if parts := strings.Split(owner, "/"); len(parts) == 3 {
+		return strings.TrimSuffix(parts[1], "s") + "/" + parts[2]
+	}
+	return p.Metadata["WORKLOAD_NAME"]
+}
+
 // PodLabels are labels with which controllers tell the Pods of one workload apart, or those of its versions.
 var PodLabels = []string{
 	"pod-template-hash", "rollouts-pod-template-hash", "controller-revision-hash",

@@ -30,3 +30,16 @@ func TestWorkloadsOfOwners(t *testing.T) {
 		})
 	}
 }
+
+// TestWorkloadsOfProxies checks which workload a proxy reports.
+func TestWorkloadsOfProxies(t *testing.T) {
+	owner := Owner{"apps/v1", "Deployment", "web"}.URI("shop")
+	for want, metadata := range map[string]map[string]string{
+		"deployment/web": {"OWNER": owner, "WORKLOAD_NAME": "other"},
+		"web":            {"WORKLOAD_NAME": "web"},
+		"api":            {"OWNER": "kubernetes://apis/apps/v1/namespaces/shop", "WORKLOAD_NAME": "api"},
+		"":               nil,
+	} {
+		require.Equal(t, want, (&Proxy{Metadata: metadata}).Workload())
+	}
+}

@@ -48,6 +48,7 @@ type ControlPlane struct {
 	cluster  *kube.Client                // in which they are; nil: none
 	notes    []string                    // to print at the end
 	checks   []func(ctx context.Context) // of flags, which may add notes
+	resolved map[string]string           // proxies that ResolveProxy chose
 	// others is the number of control planes that the last answer leaves out; empty: none.
 	others string
 }
@@ -172,7 +173,7 @@ func (c *ControlPlane) noteOthers(others string) {
 // Get reads the JSON of a debug page into answer. If a replica cannot be reached, it asks the next one. The one that answers
 // is asked first from then on, since revisions are numbers of each replica.
 func (c *ControlPlane) Get(ctx context.Context, path string, answer any) error {
-	return c.try(ctx, isUnreachable, func(r *Replica) error { return r.Get(ctx, path, answer) })
+	return c.try(ctx, IsUnreachable, func(r *Replica) error { return r.Get(ctx, path, answer) })
 }
 
 // Text reads a page unchanged. If a replica cannot be reached or has no such page, for example for lack of a proxy, it asks the
@@ -192,13 +193,14 @@ func (c *ControlPlane) TextFrom(ctx context.Context, path string) (text []byte, 
 	return text, from, err
 }
 
-func isUnreachable(err error) bool {
+// IsUnreachable reports whether no control plane could be asked.
+func IsUnreachable(err error) bool {
 	var u unreachableError
 	return errors.As(err, &u)
 }
 
 // elsewhere reports whether another replica may have what this one has not.
-func elsewhere(err error) bool { return IsNotFound(err) || isUnreachable(err) }
+func elsewhere(err error) bool { return IsNotFound(err) || IsUnreachable(err) }
 
 // try asks replicas in turn, until one succeeds or fails with an error for which another one may not. It returns the
 // first error if all fail.
@@ -237,14 +239,14 @@ func (c *ControlPlane) Each(ctx context.Context, ask func(i int, r *Replica) err
 		wg.Go(func() { errs[i] = ask(i, r) })
 	}
 	wg.Wait()
-	if !slices.ContainsFunc(errs, func(err error) bool { return !isUnreachable(err) }) {
+	if !slices.ContainsFunc(errs, func(err error) bool { return !IsUnreachable(err) }) {
 		return errs[0]
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, err := range errs {
 		switch {
-		case isUnreachable(err):
+		case IsUnreachable(err):
 			if note := "this leaves out a control plane: " + err.Error(); !slices.Contains(c.notes, note) {
 				c.notes = append(c.notes, note)
 			}
@@ -267,36 +269,25 @@ func (c *ControlPlane) prefer(r *Replica) {
 // Revision returns the revision that --revision chooses; empty: none.
 func (c *ControlPlane) Revision() string { return c.revision }
 
-// PodName accepts kubectl's and istioctl's form of a proxy's name, too: pod/web-1.shop.
-func PodName(name string) string {
-	kind, pod, ok := strings.Cut(name, "/")
-	if k := strings.ToLower(kind); ok && (k == "pod" || k == "pods" || k == "po") {
-		return pod
-	}
-	return name
-}
-
-// ProxyIn returns the name of a proxy with the namespace of a flag, unless the name has one or the flag is empty.
-func ProxyIn(name, namespace string) string {
-	if namespace == "" || strings.ContainsAny(name, ".~") {
-		return name
-	}
-	return PodName(name) + "." + namespace
-}
-
-// GetProxy reads a page about one proxy, named by node id or name. The path is prefix, the name, and rest. It asks each replica
+// GetProxy reads a page about one proxy, named by node id, name, or as ResolveProxy does. The path is prefix, the name, and rest. It asks each replica
 // until one knows the proxy. If none does, the error suggests the nearest name.
 func (c *ControlPlane) GetProxy(ctx context.Context, prefix, proxy, rest string, answer any) error {
-	proxy = PodName(proxy)
+	proxy, err := c.ResolveProxy(ctx, proxy)
+	if err != nil {
+		return err
+	}
 	path := prefix + url.PathEscape(proxy) + rest
-	err := c.try(ctx, elsewhere, func(r *Replica) error { return r.Get(ctx, path, answer) })
+	err = c.try(ctx, elsewhere, func(r *Replica) error { return r.Get(ctx, path, answer) })
 	return c.explainProxy(ctx, proxy, err)
 }
 
 // ProxyText reads a page about one proxy unchanged. It asks each replica until one knows the proxy. If none does, the error
 // suggests the nearest name.
 func (c *ControlPlane) ProxyText(ctx context.Context, proxy, rest string) ([]byte, error) {
-	proxy = PodName(proxy)
+	proxy, err := c.ResolveProxy(ctx, proxy)
+	if err != nil {
+		return nil, err
+	}
 	text, err := c.Text(ctx, "/debug/proxies/"+url.PathEscape(proxy)+rest)
 	return text, c.explainProxy(ctx, proxy, err)
 }
@@ -338,7 +329,7 @@ func (c *ControlPlane) explainProxy(ctx context.Context, proxy string, err error
 	}
 	copied := *absent.UserError
 	hint := spelling.DidYouMean(proxy, names)
-	if n := len(elsewhere); hint == "" && n > 0 && n <= mostElsewhere {
+	if n := len(elsewhere); n > 0 && n <= mostElsewhere { // the same name in another namespace is nearer than another name
 		hint = fmt.Sprintf("; did you mean %s?", strings.Join(elsewhere, " or "))
 	}
 	copied.What += hint

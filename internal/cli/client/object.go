@@ -19,6 +19,7 @@ import (
 // Object is an argument KIND/NAME with the flag --namespace, as in kubectl.
 type Object struct {
 	Namespace string
+	Pods      bool // a workload, such as deployment/web, is one of its Pods
 
 	client *ControlPlane
 	unseen bool // no namespace has the object: Key assumed the default one
@@ -113,8 +114,13 @@ func (o *Object) Key(ctx context.Context, arg string) (model.Key, error) {
 		return model.Key{}, terminal.UsageError{Err: fmt.Errorf("%q: not an object: use KIND/NAME, for example virtualservice/reviews", arg)}
 	}
 	kind, ok := parseKind(parts[0])
-	if !ok {
+	switch {
+	case !ok && o.Pods && len(parts) == 2 && IsWorkload(arg):
+		return o.podOf(ctx, arg)
+	case !ok:
 		return model.Key{}, unknownKind(parts[0])
+	case len(parts) == 3 && o.Namespace != "" && o.Namespace != parts[1] && kind != model.KindNamespace:
+		return model.Key{}, terminal.UsageError{Err: fmt.Errorf("%q: is of another namespace than --namespace %s: give one of them", arg, o.Namespace)}
 	}
 	key := model.Key{Kind: kind, Namespace: o.Namespace, Name: parts[len(parts)-1]}
 	if len(parts) == 3 {
@@ -128,6 +134,16 @@ func (o *Object) Key(ctx context.Context, arg string) (model.Key, error) {
 		return key, nil
 	}
 	return o.findNamespace(ctx, key)
+}
+
+// podOf returns the Pod of a connected proxy of a workload.
+func (o *Object) podOf(ctx context.Context, workload string) (model.Key, error) {
+	proxy, err := o.client.ResolveProxy(ctx, ProxyIn(workload, o.Namespace))
+	if err != nil {
+		return model.Key{}, err
+	}
+	last := strings.LastIndexByte(proxy, '.') // namespaces have no dots
+	return model.Key{Kind: model.KindPod, Namespace: proxy[last+1:], Name: proxy[:last]}, nil
 }
 
 // findNamespace completes a key with the namespace of the only object of its name, or else of the one that was deleted lately.

@@ -30,13 +30,15 @@ import (
 
 // bugReportFlags are the values of the flags of `moonsail bug-report`.
 type bugReportFlags struct {
-	client  client.ControlPlane
-	file    string
-	sample  int
-	changes int
-	cpu     time.Duration
-	maxMB   int
-	timeout time.Duration
+	client client.ControlPlane
+	file   string
+
+	namespace *string // of the proxies; empty: all
+	sample    int
+	changes   int
+	cpu       time.Duration
+	maxMB     int
+	timeout   time.Duration
 }
 
 func newBugReportCommand() *cobra.Command {
@@ -48,7 +50,7 @@ func newBugReportCommand() *cobra.Command {
 
   control plane  version, flags, debug pages, metrics, change log, problems, profiles
   proxies        intended and actual configuration, statistics and logs, of the proxies that are
-                 named, or of some, those that are behind first
+                 named, or of some (with -n, of this namespace), those that are behind first
   cluster        with --kubeconfig, or if the control plane runs in a cluster: the Kubernetes objects
                  that the mesh reads
 
@@ -82,6 +84,7 @@ Read the archive before you share it: it contains names, addresses and routes.`,
 	fs.IntVar(&f.maxMB, "max-size", 256, "maximum size in MB before compression; the manifest lists what is left out")
 	fs.DurationVar(&f.timeout, "timeout", 20*time.Second, "maximum time for each part")
 	cmd.ValidArgsFunction = f.client.ProxyNames(maxNamedProxies)
+	f.namespace = f.client.AddProxyNamespace(cmd, maxNamedProxies)
 	return cmd
 }
 
@@ -279,8 +282,12 @@ func (f *bugReportFlags) clusterItems(ctx context.Context) []bugreport.Item {
 // only its part of the report is missing.
 func (f *bugReportFlags) checkProxies(ctx context.Context, named []string) error {
 	for i, name := range named {
-		named[i] = client.PodName(name)
-		if err := f.client.GetProxy(ctx, "/debug/proxies/", name, "", &json.RawMessage{}); client.IsNotFound(err) {
+		name, err := f.client.ResolveProxy(ctx, name)
+		if err != nil && !client.IsUnreachable(err) {
+			return err
+		}
+		named[i] = cmp.Or(name, named[i])
+		if err := f.client.GetProxy(ctx, "/debug/proxies/", named[i], "", &json.RawMessage{}); client.IsNotFound(err) {
 			return err
 		}
 	}
@@ -299,7 +306,7 @@ func (f *bugReportFlags) chooseProxies(ctx context.Context, named []string) []st
 	slices.SortStableFunc(list.Proxies, func(a, b server.ProxyState) int { return cmp.Compare(severity(&b), severity(&a)) })
 	var out []string
 	for _, p := range list.Proxies {
-		if name := p.Name + "." + p.Namespace; !slices.Contains(out, name) && len(out) < f.sample {
+		if name := p.Name + "." + p.Namespace; !slices.Contains(out, name) && len(out) < f.sample && cmp.Or(*f.namespace, p.Namespace) == p.Namespace {
 			out = append(out, name)
 		}
 	}

@@ -93,6 +93,12 @@ func TestBugReport(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 0o600, info.Mode().Perm())
 
+	// --namespace applies to proxies that the command chooses itself, too.
+	other := filepath.Join(t.TempDir(), "other.tar.gz")
+	status, _, errOut = moonsail(t, "bug-report", "--address", srv.URL, "--file", other, "-n", "bank")
+	require.Zero(t, status, errOut)
+	require.NotContains(t, readReport(t, other)["manifest.json"], "proxies/c.shop")
+
 	// A misspelt proxy is an error, and an existing report stays.
 	status, out, errOut = moonsail(t, "bug-report", "--address", srv.URL, "--file", file, "c.shop", "bb.shop")
 	require.Equal(t, terminal.ExitFailed, status)

@@ -38,7 +38,7 @@ const (
 )
 
 const dependenciesHelp = `List which services workloads call: those of one workload, of a namespace, or of all. --callers-of lists
-the workloads that call a service. A workload is named as its Deployment, or by one of its Pods.
+the workloads that call a service. A workload is named as its Deployment, or by one of its Pods, with or without the type.
 
 The control plane learns from the metrics of connected sidecars, of which it reads one for each workload
 every minute, and from the clusters that sidecars ask for on demand. What is not called for 30 days is
@@ -100,7 +100,7 @@ func newDependenciesCommand() *cobra.Command {
 func (f *dependenciesFlags) run(cmd *cobra.Command, args []string) error {
 	var workload string
 	if len(args) == 1 {
-		workload = client.PodName(args[0])
+		workload = client.WorkloadName(args[0])
 	}
 	switch {
 	case f.byNamespace && !f.out.Is(formatSidecar):

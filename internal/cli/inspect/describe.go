@@ -21,15 +21,15 @@ import (
 // NewDescribeCommand returns `moonsail experimental describe`.
 func NewDescribeCommand() *cobra.Command {
 	var (
-		plane      client.ControlPlane
-		out        client.ListOutput
-		namespaces client.Namespaces
+		plane     client.ControlPlane
+		out       client.ListOutput
+		namespace string
 	)
 	cmd := &cobra.Command{
 		Use:     "describe (pod PROXY | service SERVICE)",
 		Aliases: []string{"des"},
 		Short:   "Describe a Pod or a Service, and the objects that configure it and its callers",
-		Long: `Describe a Pod with a connected sidecar: its state, the Services that it serves, the VirtualServices and
+		Long: `Describe a Pod with a connected sidecar, also as deployment/NAME: its state, the Services that it serves, the VirtualServices and
 DestinationRules of calls to them as this sidecar sees them, and the policies and other objects that
 its listeners are made from.
 
@@ -47,7 +47,7 @@ there are any), and the policies of its first ` + fmt.Sprint(maxDescribedPods) +
 			if err != nil {
 				return err
 			}
-			d, err := what(cmd.Context(), &plane, name, namespaces.Namespace)
+			d, err := what(cmd.Context(), &plane, name, namespace)
 			if err != nil {
 				return err
 			}
@@ -56,7 +56,8 @@ there are any), and the policies of its first ` + fmt.Sprint(maxDescribedPods) +
 	}
 	plane.AddFlags(cmd)
 	out.AddFlagOfOne(cmd)
-	namespaces.AddFlags(cmd, &plane, "Pods and Services")
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "`NAMESPACE` of the Pod or Service (default: the only one that has it)")
+	plane.CompleteNamespace(cmd)
 	cmd.ValidArgsFunction = plane.ProxyNames(2)
 	return cmd
 }
@@ -66,7 +67,7 @@ type describing func(ctx context.Context, plane *client.ControlPlane, name, name
 
 type printable interface{ print(io.Writer) error }
 
-// toDescribe accepts "pod NAME", "pod/NAME" and NAME, and the same of services.
+// toDescribe accepts "pod NAME", "pod/NAME" and NAME, and the same of services. A workload is one of its Pods.
 func toDescribe(args []string) (describing, string, error) {
 	kind, name, ok := strings.Cut(args[0], "/")
 	switch {
@@ -74,6 +75,9 @@ func toDescribe(args []string) (describing, string, error) {
 		kind, name = args[0], args[1]
 	case !ok:
 		kind, name = "pod", args[0]
+	}
+	if name != "" && client.IsWorkload(kind+"/"+name) {
+		kind, name = "pod", kind+"/"+name
 	}
 	switch strings.ToLower(kind) {
 	case "pod", "pods", "po":
@@ -85,7 +89,7 @@ func toDescribe(args []string) (describing, string, error) {
 			return describeService(ctx, plane, name, namespace)
 		}, name, nil
 	}
-	return nil, "", terminal.UsageError{Err: fmt.Errorf("%q: not a kind that can be described: use pod or service", kind)}
+	return nil, "", terminal.UsageError{Err: fmt.Errorf("%q: not a kind that can be described: use pod, deployment or another workload, or service", kind)}
 }
 
 // description is the result of `describe`.

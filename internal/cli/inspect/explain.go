@@ -53,7 +53,11 @@ With several control planes, the list covers the proxies of all, and names contr
 another version or do not answer. The stages, the revision, and the Envoys that are asked belong to
 the control plane that answers. --local covers it alone.
 
-Instead of KIND/NAME, KIND NAME is accepted too, and NAME.NAMESPACE instead of NAME.`,
+An object that was deleted lately is explained by its deletion: when, and whether all proxies have
+ACKed the removal.
+
+Instead of KIND/NAME, KIND NAME is accepted too, and NAME.NAMESPACE instead of NAME. deployment/NAME or
+another workload stands for one of its Pods.`,
 		Example: `  # Explain a VirtualService
   moonsail explain virtualservice/reviews -n shop
 
@@ -75,6 +79,7 @@ Instead of KIND/NAME, KIND NAME is accepted too, and NAME.NAMESPACE instead of N
 	f.out.AddFlag(cmd)
 	f.client.AddLocalFlag(cmd)
 	f.object.AddFlag(cmd, &f.client)
+	f.object.Pods = true
 	cmd.Flags().BoolVar(&f.all, "all", false, "list all proxies, not only those without the change")
 	cmd.Flags().UintVar(&f.max, "max", 100, "list at most `N` proxies")
 	cmd.Flags().UintVar(&f.sample, "in-use", 3, "ask `N` Envoys that have ACKed the change whether they use it; 0: none")

@@ -1,8 +1,10 @@
 package inspect
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -47,24 +49,43 @@ others. --list lists their names.`,
 				return terminal.UsageError{Err: errors.New("PAGE is missing: use one of " + strings.Join(names, ", "))}
 			}
 			page, query, _ := strings.Cut(args[0], "?")
+			query, err := ofProxy(cmd.Context(), &plane, query)
+			if err != nil {
+				return err
+			}
 			if !slices.Contains(names, page) {
 				return terminal.UsageError{Err: fmt.Errorf("debug page %q: unknown%s: use one of %s", page, spelling.DidYouMean(page, names), strings.Join(names, ", "))}
 			}
+			path := strings.TrimSuffix("/debug/"+page+"?"+query, "?")
 			if !all {
-				text, err := plane.Text(cmd.Context(), "/debug/"+args[0])
+				text, err := plane.Text(cmd.Context(), path)
 				if err != nil {
 					return plane.ExplainPage(cmd.Context(), query, err)
 				}
 				_, err = cmd.OutOrStdout().Write(text)
 				return err
 			}
-			return printEach(cmd, &plane, "/debug/"+args[0])
+			return printEach(cmd, &plane, path)
 		},
 	}
 	plane.AddFlags(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "print the pages of all replicas, by name")
 	cmd.Flags().BoolVarP(&list, "list", "L", false, "list the names of pages")
 	return cmd
+}
+
+// ofProxy replaces TYPE/NAME in a query by the name of a proxy.
+func ofProxy(ctx context.Context, plane *client.ControlPlane, query string) (string, error) {
+	values, err := url.ParseQuery(query)
+	name := values.Get("proxyID")
+	if err != nil || !strings.Contains(name, "/") {
+		return query, nil
+	}
+	if name, err = plane.ResolveProxy(ctx, name); err != nil {
+		return "", err
+	}
+	values.Set("proxyID", name)
+	return values.Encode(), nil
 }
 
 // printEach prints a page of each replica, after its name.
@@ -110,5 +131,6 @@ func NewEnvoyStatsCommand() *cobra.Command {
 	}
 	plane.AddFlags(cmd)
 	cmd.ValidArgsFunction = plane.ProxyNames(1)
+	plane.AddProxyNamespace(cmd, 1)
 	return cmd
 }

@@ -76,6 +76,7 @@ Exit status: 0 profiled, 1 failed, 2 wrong usage, 130 interrupted.`,
 	fs.IntVar(&f.pid, "pid", 0, "`ID` of an Envoy process on this machine, instead of PROXY")
 	fs.IntVar(&f.frequency, "frequency", defaultFrequency, "samples per second of each running thread")
 	cmd.ValidArgsFunction = f.client.ProxyNames(1)
+	f.client.AddProxyNamespace(cmd, 1)
 	cmd.AddCommand(newProfileControlPlaneCommand())
 	return cmd
 }
@@ -135,6 +136,9 @@ func (f *profileFlags) run(cmd *cobra.Command, names []string) error {
 	subject := fmt.Sprintf("process %d", f.pid)
 	if f.pid == 0 {
 		var err error
+		if names[0], err = f.client.ResolveProxy(cmd.Context(), names[0]); err != nil {
+			return err
+		}
 		if f.pid, err = f.find(cmd.Context(), names[0]); err != nil {
 			return err
 		}

@@ -32,7 +32,8 @@ type proxiesFlags struct {
 	istio      bool   // it is called by istioctl's name: print istioctl's columns
 }
 
-const proxiesHelp = `List the connected proxies, or show one by name, name.namespace or node id. STATUS is SYNCED, BEHIND
+const proxiesHelp = `List the connected proxies, or show one by name, name.namespace, node id, or TYPE/NAME as in kubectl
+(pod/NAME, deployment/NAME, service/NAME; of several Pods it is the first). STATUS is SYNCED, BEHIND
 (a change is not ACKed, and for how long), or NACKED (the proxy has refused resources, which are held
 back). For each type of resource, the state is one of
 
@@ -112,7 +113,11 @@ func newProxiesCommand() *cobra.Command {
 func (f *proxiesFlags) run(cmd *cobra.Command, args []string) error {
 	f.istio = slices.Contains(istioctlNames, cmd.CalledAs())
 	if len(args) == 1 {
-		args = []string{client.ProxyIn(args[0], f.namespaces.Namespace)}
+		name, err := f.client.ResolveProxy(cmd.Context(), client.ProxyIn(args[0], f.namespaces.Namespace))
+		if err != nil {
+			return err
+		}
+		args = []string{name}
 	}
 	if err := f.checkStatuses(len(args) == 1); err != nil {
 		return terminal.UsageError{Err: err}

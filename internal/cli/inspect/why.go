@@ -37,11 +37,19 @@ func newWhyCommand() *cobra.Command {
 the route, the clusters and endpoints with their shares, and the policies; then the same at the
 sidecars of the endpoints; and the objects that decide, with file and line.
 
-FROM is a connected proxy, as name.namespace or node id. TO is a URL as an application would use it,
-with the scheme http, http2, grpc, tcp, tls or https. No request is made: the answer comes from the
-configuration that the control plane has for the proxies.`,
+The first line is the verdict: which endpoints get the request, or which proxy refuses it, and for
+which reason or object. -o json has it as "verdict".
+
+FROM is a connected proxy, as name.namespace, a name with -n, a node id, or TYPE/NAME: pod/NAME,
+deployment/NAME, service/NAME. TO is a URL as an application would use it, with the scheme http,
+http2, grpc, tcp, tls or https. As for the application, a host without a namespace is one of the
+namespace of FROM. No request is made: the answer comes from the configuration that the control plane
+has for the proxies.`,
 		Example: `  # Explain a request
   moonsail why web-1.shop http://reviews:9080/ratings
+
+  # Name the namespace, and a Deployment
+  moonsail why -n shop deploy/web http://reviews:9080/ratings
 
   # Add a header
   moonsail why web-1.shop reviews:9080/ratings -H 'end-user: jason'
@@ -53,6 +61,7 @@ configuration that the control plane has for the proxies.`,
 	}
 	f.client.AddFlags(cmd)
 	f.out.AddFlag(cmd)
+	f.client.AddProxyNamespace(cmd, 1)
 	cmd.Flags().StringVarP(&f.method, "method", "X", "", "`METHOD` of the request (default GET; POST for grpc)")
 	cmd.Flags().StringArrayVarP(&f.headers, "header", "H", nil, "`HEADER` of the request, as 'name: value'; may be repeated with other names")
 	cmd.Flags().StringVar(&f.principal, "principal", "", "`NAME` in the certificate of a gateway's client, for example spiffe://cluster.local/ns/shop/sa/web")

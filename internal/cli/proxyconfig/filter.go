@@ -56,7 +56,7 @@ func (f *flags) completeFilter(cmd *cobra.Command, section string) {
 		_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			var out []cobra.Completion
 			config := &explain.ProxyConfig{}
-			if len(args) == 0 || f.client.GetProxy(cmd.Context(), "/debug/proxies/", client.ProxyIn(args[0], f.namespace), "/config/"+section, config) != nil {
+			if len(args) == 0 || f.client.GetProxy(cmd.Context(), "/debug/proxies/", client.ProxyIn(args[0], *f.namespace), "/config/"+section, config) != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 			for i := range config.Resources {

@@ -25,7 +25,7 @@ type flags struct {
 	admin  string
 	filter filter
 
-	namespace string        // of the proxy
+	namespace *string       // of the proxy
 	timeout   time.Duration // of Envoy's answer
 }
 
@@ -40,7 +40,8 @@ func NewCommand() *cobra.Command {
 		Short:   "Compare the intended, sent and actual configuration of a proxy",
 		Long: `Show the configuration of a proxy: one section, or all, as it is intended, was sent, and is in Envoy; the
 bootstrap of its Envoy; the levels of Envoy's loggers, which the command can also set; and for two
-proxies, whether they trust the same root CAs. PROXY is name.namespace, a name with -n, or a node id.
+proxies, whether they trust the same root CAs. PROXY is name.namespace, a name with -n, a node id, or
+TYPE/NAME as in kubectl: pod/NAME, deployment/NAME, service/NAME. Of several Pods it is the first.
 
 Columns of sections:
 
@@ -119,18 +120,7 @@ func (f *flags) addFlags(cmd *cobra.Command, admin string) {
 	f.client.AddFlags(cmd)
 	cmd.Flags().StringVar(&f.admin, "admin", "", "`ADDRESS` of Envoy's admin interface"+admin)
 	cmd.ValidArgsFunction = f.client.ProxyNames(1)
-	f.addNamespace(cmd)
-}
-
-// addNamespace adds the flag for the namespace of proxies without one in their names.
-func (f *flags) addNamespace(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of a proxy whose name has none")
-	f.client.CompleteNamespace(cmd)
-	cmd.PreRun = func(_ *cobra.Command, args []string) {
-		for i := range args {
-			args[i] = client.ProxyIn(args[i], f.namespace)
-		}
-	}
+	f.namespace = f.client.AddProxyNamespace(cmd, 1)
 }
 
 // comparedConfig is the result of a section's command.

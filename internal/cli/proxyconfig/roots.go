@@ -50,7 +50,7 @@ Exit status: 0 the same, 1 they differ, or one does not answer, 2 wrong usage.`,
 	f.one.out.AddFlagOfOne(cmd)
 	cmd.Flags().StringSliceVar(&f.admin, "admin", nil, "`ADDRESSES` of both Envoys' admin interfaces")
 	cmd.ValidArgsFunction = f.one.client.ProxyNames(2)
-	f.one.addNamespace(cmd)
+	f.one.client.AddProxyNamespace(cmd, 2)
 	return cmd
 }
 
@@ -75,6 +75,9 @@ func (f *rootsFlags) run(cmd *cobra.Command, proxies []string) error {
 	for i, proxy := range proxies {
 		roots, err := f.roots(cmd.Context(), proxy, i)
 		if err != nil {
+			return err
+		}
+		if proxy, err = f.one.client.ResolveProxy(cmd.Context(), proxy); err != nil {
 			return err
 		}
 		c.Proxies = append(c.Proxies, proxyRoots{Proxy: proxy, Roots: roots})

@@ -139,10 +139,12 @@ type ProxyState struct {
 	Version  string `json:"version,omitempty"`  // of Envoy
 	Revision string `json:"revision,omitempty"` // of the control plane that serves it
 	// IstioVersion and Cluster are from the proxy's metadata.
-	IstioVersion string       `json:"istioVersion,omitempty"`
-	Cluster      string       `json:"cluster,omitempty"`
-	Types        []TypeState  `json:"types"`
-	Proxy        *model.Proxy `json:"-"`
+	IstioVersion string `json:"istioVersion,omitempty"`
+	// Workload is the object that owns the proxy's Pod, as "deployment/web"; without a type if only its name is known.
+	Workload string       `json:"workload,omitempty"`
+	Cluster  string       `json:"cluster,omitempty"`
+	Types    []TypeState  `json:"types"`
+	Proxy    *model.Proxy `json:"-"`
 	// ControlPlane has the meaning of ProxySyncStatus.ControlPlane.
 	ControlPlane string `json:"controlPlane,omitempty"`
 }

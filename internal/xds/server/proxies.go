@@ -87,7 +87,8 @@ func (st *stream) state() ProxyState {
 		ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, Stream: st.number, Proxy: st.proxy,
 		Peer: st.transport.peer(), Connected: st.connected, Protocol: st.protocol.String(), Strategy: RouteStrategy(st.strategy.Name),
 		Version: st.proxy.EnvoyVersion, Revision: st.server.opts.Revision, IstioVersion: st.proxy.IstioVersion, Cluster: st.proxy.ClusterID,
-		Tables: []string{}, Types: []TypeState{}, // JSON has lists, also before the first request
+		Workload: st.proxy.Workload(),
+		Tables:   []string{}, Types: []TypeState{}, // JSON has lists, also before the first request
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
