@@ -81,7 +81,7 @@ func (f *doctorFlags) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	if err := f.out.Print(cmd.OutOrStdout(), report, func(w io.Writer) error { return printDoctor(w, report) }); err != nil {
+	if err := f.out.Print(cmd.OutOrStdout(), report, func(w io.Writer) error { return printDoctor(cmd, w, report) }); err != nil {
 		return err
 	}
 	if report.HasCritical() {
@@ -146,6 +146,12 @@ func connectedTo(r *client.Replica) func(context.Context) (*doctor.Connected, er
 		for i := range list.Proxies {
 			c.Proxies = append(c.Proxies, connectedProxy(&list.Proxies[i]))
 		}
+		problems := struct {
+			Translation *[]doctor.UntranslatedResource `json:"translation"`
+		}{&c.Untranslated}
+		if err := r.Get(ctx, "/debug/problems", &problems); err != nil {
+			return nil, err
+		}
 		return c, r.Get(ctx, "/debug/stale?local", c.Stale)
 	}
 }
@@ -163,7 +169,7 @@ func connectedProxy(p *server.ProxyState) doctor.ConnectedProxy {
 	return out
 }
 
-func printDoctor(w io.Writer, r *doctor.Report) error {
+func printDoctor(cmd *cobra.Command, w io.Writer, r *doctor.Report) error {
 	s := terminal.StyleFor(w)
 	var b strings.Builder
 	for _, x := range r.Subjects {
@@ -176,7 +182,7 @@ func printDoctor(w io.Writer, r *doctor.Report) error {
 			fmt.Fprintf(&b, "      %s\n", e)
 		}
 		for _, c := range x.Advice {
-			fmt.Fprintf(&b, "   -> %s\n", c)
+			fmt.Fprintf(&b, "   -> %s\n", terminal.Hint(cmd, c))
 		}
 	}
 	b.WriteByte('\n')

@@ -57,13 +57,16 @@ func TestDoctor(t *testing.T) {
 	status, out, _ = moonsail(t, "doctor", "--address", server.URL)
 	require.Equal(t, 0, status, "the pages about proxies cannot be read")
 	require.Contains(t, out, "blind unknown which proxies are behind, or refuse configuration")
-	status, out, _ = moonsail(t, "doctor", "--address", serve(t, map[string]string{
+	address := serve(t, map[string]string{
 		"/metrics": text, "/debug/stale": `{}`,
 		"/debug/proxies": `{"now":"2026-01-02T12:00:12Z","proxies":[{"name":"web-1","namespace":"shop","owed":1,"behindSince":"2026-01-02T12:00:00Z",` +
 			`"types":[{"type":"EDS","inFlightSince":"2026-01-02T12:00:01Z"}]}]}`,
-	}))
+		"/debug/problems": `{"config":[],"translation":[{"group":"web","type":"LDS","name":"virtualInbound","error":"no"}]}`,
+	})
+	status, out, _ = moonsail(t, "doctor", "--address", address)
 	require.Equal(t, terminal.ExitFailed, status)
-	require.Contains(t, out, "web-1.shop: behind for 12s; EDS is not answered for 11s\n   -> see what a proxy waits for with moonsail proxies web-1.shop;")
+	require.Contains(t, out, "web-1.shop: behind for 12s; EDS is not answered for 11s\n   -> see what a proxy waits for with 'moonsail proxies web-1.shop --address "+address+"';")
+	require.Contains(t, out, "LDS virtualInbound of web: no\n")
 
 	text = "up 1\n"
 	status, _, stderr := moonsail(t, "doctor", "--address", server.URL)

@@ -36,8 +36,8 @@ func (p *plane) rejects() verdict {
 		return checked(Finding{
 			Severity: Critical, What: what, Evidence: append(named(refusing, p.connected.refusals), counted...),
 			Advice: []string{
-				"see all refused resources and Envoy's messages with moonsail proxies " + refusing[0].Name + "; objects that are the cause have a condition",
-				"list these proxies with moonsail proxies --status nacked",
+				"see all refused resources and Envoy's messages with 'moonsail proxies " + refusing[0].Name + "'; objects that are the cause have a condition",
+				"list these proxies with 'moonsail proxies --status nacked'",
 			},
 		})
 	case len(counted) == 0:
@@ -45,19 +45,41 @@ func (p *plane) rejects() verdict {
 	case p.connected != nil:
 		return checked(Finding{
 			Severity: Past, What: "Envoys refused configuration earlier; no connected Envoy refuses any now", Evidence: counted,
-			Advice: []string{"find the change, if it is recent, with moonsail changes"},
+			Advice: []string{"find the change, if it is recent, with 'moonsail changes'"},
 		})
 	case p.istiod():
 		return checked(Finding{
 			Severity: Critical, What: what, Evidence: counted, Advice: []string{
-				"find the proxy and Envoy's message in istiod's log (\"ADS:… REJECT\"), or with istioctl proxy-status",
+				"find the proxy and Envoy's message in istiod's log (\"ADS:… REJECT\"), or with 'istioctl proxy-status'",
 				"use --over 1m to leave out earlier refusals: istiod only counts them",
 			},
 		})
 	}
 	return checked(Finding{
 		Severity: Critical, What: what, Evidence: append(counted, p.unseen()...),
-		Advice: []string{"find the proxy and Envoy's message with moonsail proxies; objects that are the cause have a condition"},
+		Advice: []string{"find the proxy and Envoy's message with 'moonsail proxies'; objects that are the cause have a condition"},
+	})
+}
+
+// translation finds resources that cannot be translated now.
+func (p *plane) translation() verdict {
+	if p.connected == nil {
+		return nothing
+	}
+	list := p.connected.Untranslated
+	if len(list) == 0 {
+		return checked()
+	}
+	var evidence []string
+	for _, u := range list[:min(len(list), mostNamed)] {
+		evidence = append(evidence, fmt.Sprintf("%s %s of %s: %s", u.Type, u.Name, u.Group, u.Error))
+	}
+	if more := len(list) - mostNamed; more > 0 {
+		evidence = append(evidence, fmt.Sprintf("and %d more", more))
+	}
+	return checked(Finding{
+		Severity: Warning, What: "resources cannot be translated: proxies keep an earlier version, or lack a part", Evidence: evidence,
+		Advice: []string{"correct the object that the error names; 'moonsail analyze' reports most of these errors before an object is applied"},
 	})
 }
 
@@ -74,7 +96,7 @@ func (p *plane) behind() verdict {
 		}
 		return checked(Finding{
 			Severity: Critical, What: what, Evidence: append([]string{"moonsail_oldest_unacked_seconds " + seconds(s)}, p.unseen()...),
-			Advice: []string{"find late proxies with moonsail proxies, and the reasons for one object with moonsail explain OBJECT"},
+			Advice: []string{"find late proxies with 'moonsail proxies', and the reasons for one object with 'moonsail explain OBJECT'"},
 		})
 	}
 	late := p.connected.find(func(s *ConnectedProxy) bool {
@@ -86,8 +108,8 @@ func (p *plane) behind() verdict {
 	return checked(Finding{
 		Severity: Critical, What: what, Evidence: named(late, p.connected.lack),
 		Advice: []string{
-			"see what a proxy waits for with moonsail proxies " + late[0].Name + "; one that does not answer may be stopped, or lack CPU or memory",
-			"list these proxies with moonsail proxies --status behind, and follow them with --watch",
+			"see what a proxy waits for with 'moonsail proxies " + late[0].Name + "'; one that does not answer may be stopped, or lack CPU or memory",
+			"list these proxies with 'moonsail proxies --status behind', and follow them with --watch",
 		},
 	})
 }
@@ -116,7 +138,7 @@ func (p *plane) staleEndpoints() verdict {
 		return checked(Finding{
 			Severity: Unknown, What: "unknown which proxies still have endpoints that are gone",
 			Evidence: []string{"istiod does not track what proxies have"},
-			Advice:   []string{"examine sidecars, too (--sidecar), to find endpoints that refuse all connections; Moonsail tracks it (moonsail stale, moonsail_stale_proxies)"},
+			Advice:   []string{"examine sidecars, too (--sidecar), to find endpoints that refuse all connections; Moonsail tracks it ('moonsail stale', moonsail_stale_proxies)"},
 		})
 	}
 	var evidence []string
@@ -130,7 +152,7 @@ func (p *plane) staleEndpoints() verdict {
 	}
 	return checked(Finding{
 		Severity: Critical, What: "proxies may call endpoints that are gone", Evidence: evidence,
-		Advice: []string{"list these proxies, and why they hold the endpoints, with moonsail stale"},
+		Advice: []string{"list these proxies, and why they hold the endpoints, with 'moonsail stale'"},
 	})
 }
 

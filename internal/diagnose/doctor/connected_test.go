@@ -70,6 +70,19 @@ func TestConnectedProxies(t *testing.T) {
 			"endpoints removed a moment ago", "", doctor.Connected{Stale: &explain.Stale{Now: ago(12 * time.Second), Holders: []explain.StaleHolder{holder}}},
 			"stale-endpoints", "", nil,
 		},
+		{
+			"not translated", "# TYPE pilot_total_xds_internal_errors counter\npilot_total_xds_internal_errors 9\n",
+			doctor.Connected{Untranslated: []doctor.UntranslatedResource{{Group: "web", Type: "LDS", Name: "0.0.0.0_80", Error: "bad"}, {}, {}, {}, {}}},
+			"translation", doctor.Warning, []string{"LDS 0.0.0.0_80 of web: bad", "  of : ", "  of : ", "and 2 more"},
+		},
+		{
+			"not translated earlier", "# TYPE pilot_total_xds_internal_errors counter\npilot_total_xds_internal_errors 9\n",
+			doctor.Connected{}, "translation", "", nil,
+		},
+		{
+			"pushes do not fail", "# TYPE pilot_total_xds_internal_errors counter\npilot_total_xds_internal_errors 9\n",
+			doctor.Connected{}, "send-errors", "", nil,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.connected.Now = clock

@@ -29,7 +29,7 @@ func (p *plane) convergence() verdict {
 		f.Evidence = append(f.Evidence, "istiod counts from the end of the debounce on: changes take longer than this")
 		f.Advice = append(f.Advice, "check proxies for missing CPU, which makes them read late (container_cpu_cfs_throttled_seconds_total)")
 	} else {
-		f.Advice = append(f.Advice, "see moonsail changes for the stages of each change, and moonsail explain for proxies that were late")
+		f.Advice = append(f.Advice, "see 'moonsail changes' for the stages of each change, and 'moonsail explain' for proxies that were late")
 	}
 	return checked(f)
 }

@@ -31,6 +31,17 @@ type Connected struct {
 	Now     time.Time // of the control plane's clock
 	Proxies []ConnectedProxy
 	Stale   *explain.Stale
+
+	Untranslated []UntranslatedResource
+}
+
+// UntranslatedResource is a resource that a proxy group lacks, or has in an earlier or reduced form, as its objects cannot be
+// translated.
+type UntranslatedResource struct {
+	Group string `json:"group"`
+	Type  string `json:"type"`
+	Name  string `json:"name"`
+	Error string `json:"error"`
 }
 
 // ConnectedProxy is the state of a proxy.

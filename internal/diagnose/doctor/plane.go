@@ -36,6 +36,7 @@ var planeChecks = []planeCheck{
 	{"push-size", "responses far larger than the change", (*plane).pushSize},
 	{"cache", "configuration that is generated repeatedly", (*plane).cache},
 	{"config-errors", "objects whose newest version has errors", (*plane).configErrors},
+	{"translation", "resources that cannot be translated", (*plane).translation},
 	{"rejects", "configuration that Envoy refuses", (*plane).rejects},
 	{"behind", "proxies without the current configuration", (*plane).behind},
 	{"send-errors", "failed pushes", (*plane).sendErrors},

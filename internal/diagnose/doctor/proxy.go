@@ -128,7 +128,7 @@ func (p *proxy) refusedUpdates() verdict {
 	if list := p.matching(updateRejected); len(list) > 0 {
 		return checked(Finding{
 			Severity: Critical, What: "Envoy refused configuration, and keeps the previous one", Evidence: append(formatted(list), p.subject.Seen),
-			Advice: []string{"see Envoy's log at level warning for the reason, or moonsail proxies, or istioctl proxy-status"},
+			Advice: []string{"see Envoy's log at level warning for the reason, or 'moonsail proxies', or 'istioctl proxy-status'"},
 		})
 	}
 	var missing []string

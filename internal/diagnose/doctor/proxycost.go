@@ -15,7 +15,7 @@ func (p *proxy) eventLoops() verdict {
 		return checked(Finding{
 			Severity: Warning, What: "threads of Envoy were blocked for 200 ms and more: all their connections waited",
 			Evidence: append(formatted(list), p.subject.Seen),
-			Advice:   []string{"set a CPU limit that does not throttle bursts; reduce large route tables with Sidecar resources; find the cause with moonsail profile"},
+			Advice:   []string{"set a CPU limit that does not throttle bursts; reduce large route tables with Sidecar resources; find the cause with 'moonsail profile'"},
 		})
 	}
 	return checked()

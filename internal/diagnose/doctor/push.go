@@ -71,8 +71,12 @@ func (p *plane) cache() verdict {
 }
 
 func (p *plane) sendErrors() verdict {
+	failed := []string{"pilot_xds_write_timeout", "pilot_xds_push_context_errors", "pilot_xds_send_errors"}
+	if p.istiod() {
+		failed = append(failed, "pilot_total_xds_internal_errors") // Moonsail counts resources that cannot be translated
+	}
 	var evidence []string
-	for _, metric := range []string{"pilot_xds_write_timeout", "pilot_total_xds_internal_errors", "pilot_xds_push_context_errors", "pilot_xds_send_errors"} {
+	for _, metric := range failed {
 		if n := p.counted.Sum(metric); n > 0 {
 			evidence = append(evidence, fmt.Sprintf("%s %.0f, %s", metric, n, p.subject.Seen))
 		}

@@ -16,7 +16,7 @@ func (p *plane) configErrors() verdict {
 	}
 	return checked(Finding{
 		Severity: Warning, What: "objects or files have errors, so their newest version is not in force", Evidence: []string{fmt.Sprintf("%s %.0f", metric, n)},
-		Advice: []string{"list the errors with moonsail analyze, in the directory or the cluster; moonsail explain OBJECT shows those of one object"},
+		Advice: []string{"list the errors with 'moonsail analyze', in the directory or the cluster; 'moonsail explain OBJECT' shows those of one object"},
 	})
 }
 
@@ -39,7 +39,7 @@ func (p *plane) conflicts() verdict {
 		if n := p.now.Sum(metric); n > 0 {
 			f = append(f, Finding{
 				Severity: Warning, What: contradictions[metric], Evidence: []string{fmt.Sprintf("%s %.0f", metric, n)},
-				Advice: []string{"find the objects with moonsail analyze, in a directory or a cluster (istioctl analyze finds some)"},
+				Advice: []string{"find the objects with 'moonsail analyze', in a directory or a cluster ('istioctl analyze' finds some)"},
 			})
 		}
 	}
@@ -72,7 +72,7 @@ func (p *plane) profileCommand() string {
 	if p.istiod() {
 		return "istiod's /debug/pprof/profile"
 	}
-	return "moonsail profile control-plane"
+	return "'moonsail profile control-plane'"
 }
 
 // soonEnds is the time before the end of a root certificate from which on there is a finding: workloads
