@@ -23,6 +23,7 @@ func TestShortenedKeepsTheReason(t *testing.T) {
 	require.True(t, strings.HasPrefix(long, "Error adding/updating listener(s) x: aaa"), long)
 	require.True(t, strings.HasSuffix(long, "aaa: the reason"), long)
 	require.Equal(t, "short", Shortened("short"))
+	require.Equal(t, "of Envoy", Shortened("of Envoy\n\n"))
 	for i := range 4 {
 		cut := Shortened(strings.Repeat("x", i) + strings.Repeat("🙂", maxMessage))
 		require.True(t, utf8.ValidString(cut), "characters are not cut")
@@ -41,7 +42,7 @@ func TestMessageForEachResource(t *testing.T) {
 	require.Equal(t, "access log of 0.0.0.0_80", about.messageFor("10.0.0.0_80"))
 	require.Equal(t, "bad\npath: x", about.messageFor("0.0.0.0_80"))
 	require.Equal(t, "wasm", about.messageFor("virtualInbound"))
-	require.Equal(t, message, attribute(all[2:], message).messageFor("virtualInbound"), "the whole message is about the only one")
+	require.Equal(t, strings.TrimSpace(message), attribute(all[2:], message).messageFor("virtualInbound"), "the whole message is about the only one")
 	none := attribute(all, "I like neither")
 	require.Equal(t, all, none.rest)
 	require.Equal(t, "I like neither", none.messageFor("virtualInbound"))

@@ -19,8 +19,9 @@ const (
 const maxMentioned = 1024
 
 // Shortened returns a copy of the part of a proxy's message that is kept and logged: its beginning and
-// its end. It cuts no character, and does not keep the message in memory.
+// its end, without white space around it. It cuts no character, and does not keep the message in memory.
 func Shortened(message string) string {
+	message = strings.TrimSpace(message) // Envoy ends its messages with a line feed
 	if len(message) <= maxMessage {
 		return strings.Clone(message)
 	}
