@@ -80,15 +80,18 @@ func (l layout) fixed() map[string]string {
 			out["account-"+accountOf(name)] = fmt.Sprintf("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: %s, namespace: %s}", accountOf(name), namespace)
 		}
 	}
+	// The selector makes the servers' listeners independent of EndpointSlices. Without one, a server that is in no slice serves
+	// no port of the Service: each change of its slices changes its listener, and drains the connections.
 	for _, s := range l.services() {
 		out["service-"+s] = fmt.Sprintf(`apiVersion: v1
 kind: Service
-metadata: {name: %s, namespace: %s}
+metadata: {name: %[1]s, namespace: %[2]s}
 spec:
+  selector: {app: %[1]s}
   ports:
-  - {name: http, port: %d, targetPort: %d}
-  - {name: grpc, port: %d, targetPort: %d}
-  - {name: tcp, port: %d, targetPort: %d}`, s, namespace, httpPort, meshHTTP, grpcPort, meshGRPC, tcpPortOf(s), meshTCP)
+  - {name: http, port: %[3]d, targetPort: %[4]d}
+  - {name: grpc, port: %[5]d, targetPort: %[6]d}
+  - {name: tcp, port: %[7]d, targetPort: %[8]d}`, s, namespace, httpPort, meshHTTP, grpcPort, meshGRPC, tcpPortOf(s), meshTCP)
 	}
 	return out
 }
