@@ -55,7 +55,7 @@ type End struct {
 	Detail string      `json:"detail,omitempty"` // of Cause
 	By     []model.Key `json:"by,omitempty"`     // the objects that decide it
 
-	shares map[string]float64 // of At, if the call reaches them
+	shares map[string]float64 // of At
 }
 
 // deniedPrefix begins the cause of a policy.
@@ -141,25 +141,20 @@ func (e *End) same(o *End) bool {
 type endList []*End
 
 func (l *endList) add(e *End) {
-	for _, other := range *l {
-		if !other.same(e) {
-			continue
-		}
-		other.Percent += e.Percent
-		for _, at := range e.At {
-			if !slices.Contains(other.At, at) {
-				other.At = append(other.At, at)
-			}
-			if e.Outcome == Reaches {
-				other.shares[at] += e.Percent
-			}
-		}
-		return
+	i := slices.IndexFunc(*l, e.same)
+	if i < 0 {
+		own := *e
+		own.Percent, own.At, own.shares = 0, nil, map[string]float64{}
+		i, *l = len(*l), append(*l, &own)
 	}
-	if e.Outcome == Reaches {
-		e.shares = map[string]float64{e.At[0]: e.Percent}
+	into := (*l)[i]
+	into.Percent += e.Percent
+	for _, at := range e.At {
+		if _, ok := into.shares[at]; !ok {
+			into.At = append(into.At, at)
+		}
+		into.shares[at] += e.Percent
 	}
-	*l = append(*l, e)
 }
 
 // verdict returns the verdict of these ends.
@@ -315,18 +310,6 @@ func (w *proxyWorld) arrived(p *Passage, u *simulate.Upstream, e *simulate.Endpo
 // closedBehind makes a closed connection the answer of the proxy that forwarded requests on it.
 func (e *End) closedBehind(proxy string) {
 	e.Outcome, e.Status, e.Answer, e.Via = Answered, http.StatusServiceUnavailable, strconv.Itoa(http.StatusServiceUnavailable), proxy
-}
-
-// assume makes e the end that the call has at other endpoints of the cluster, if it is the same at all of them. It reports whether
-// they refuse the call.
-func (e *End) assume(known []*End) bool {
-	if len(known) == 0 || known[0].Outcome == Reaches || slices.ContainsFunc(known, func(o *End) bool { return !o.same(known[0]) }) {
-		return false
-	}
-	at := e.At
-	*e = *known[0]
-	e.At = at
-	return true
 }
 
 // aborted returns the end of the requests that a fault aborts, if it aborts a part of them; nil: it aborts none.

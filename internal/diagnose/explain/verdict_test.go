@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -117,9 +118,18 @@ status: {podIP: 10.1.0.3, podIPs: [{ip: 10.1.0.3}]}`
 // verdictOf returns the verdict of a call of web-1 in namespace shop, or of the gateway edge-1, and its reasons.
 func verdictOf(t *testing.T, docs []string, call Call) string {
 	t.Helper()
+	why := whyOf(t, docs, call, nil)
+	return strings.Join(append([]string{why.Verdict.Text}, why.Verdict.Reasons...), "\n")
+}
+
+// whyOf answers as verdictOf. more are addresses, service accounts and versions of more sidecars, by name.
+func whyOf(t *testing.T, docs []string, call Call, more map[string][3]string) *Why {
+	t.Helper()
 	w := compile(t, append(strings.Split(services, "\n---\n"), docs...)...)
 	proxies := &compiledProxies{world: w, tables: map[string][]*table.Table{}}
-	for name, of := range map[string][3]string{"web-1": {"10.1.0.9", "web", ""}, "a-1": {"10.1.0.1", "reviews", "v1"}, "a-2": {"10.1.0.2", "reviews", "v1"}, "b-1": {"10.1.0.3", "reviews", "v2"}} {
+	sidecars := map[string][3]string{"web-1": {"10.1.0.9", "web", ""}, "a-1": {"10.1.0.1", "reviews", "v1"}, "a-2": {"10.1.0.2", "reviews", "v1"}, "b-1": {"10.1.0.3", "reviews", "v2"}}
+	maps.Copy(sidecars, more)
+	for name, of := range sidecars {
 		proxies.proxies = append(proxies.proxies, &model.Proxy{
 			ID: name, Name: name, Namespace: "shop", Type: model.ProxySidecar, IPs: []string{of[0]}, Identity: true, ServiceAccount: of[1],
 			Labels: map[string]string{"app": of[1], "version": of[2]},
@@ -133,7 +143,7 @@ func verdictOf(t *testing.T, docs []string, call Call) string {
 	why, err := (&Explainer{Snapshot: w.store.Snapshot, Proxies: proxies}).Why(call)
 	require.NoError(t, err)
 	require.NotEmpty(t, why.Verdict.Ends)
-	return strings.Join(append([]string{why.Verdict.Text}, why.Verdict.Reasons...), "\n")
+	return why
 }
 
 // TestVerdicts checks what `why` says first about calls.

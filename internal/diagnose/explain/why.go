@@ -86,9 +86,6 @@ func (e UndecidedError) Error() string {
 // Unwrap returns the reason.
 func (e UndecidedError) Unwrap() error { return e.Err }
 
-// maxInbound bounds how many endpoints' sidecars Why follows.
-const maxInbound = 3
-
 // Why follows a call through the caller's proxy, and through the sidecars of the endpoints.
 func (x *Explainer) Why(c Call) (*Why, error) {
 	u, err := parseURL(c.To)
@@ -246,14 +243,22 @@ type hop struct {
 
 // hops returns the ways to the endpoints that get a call: the first of each cluster, then the second of each, and so on.
 func hops(r *simulate.Result) []hop {
+	used := make([][]hop, len(r.Upstreams)) // by cluster
+	longest := 0
+	for i := range r.Upstreams {
+		u := &r.Upstreams[i]
+		for j := range u.Endpoints {
+			if e := &u.Endpoints[j]; u.Percent > 0 && e.Percent > 0 {
+				used[i] = append(used[i], hop{u, e})
+			}
+		}
+		longest = max(longest, len(used[i]))
+	}
 	var out []hop
-	for i, more := 0, true; more; i++ {
-		more = false
-		for j := range r.Upstreams {
-			u := &r.Upstreams[j]
-			used := slices.DeleteFunc(slices.Clone(u.Endpoints), func(e simulate.Endpoint) bool { return e.Percent == 0 })
-			if u.Percent > 0 && i < len(used) {
-				out, more = append(out, hop{u, &used[i]}), true
+	for n := range longest {
+		for _, of := range used {
+			if n < len(of) {
+				out = append(out, of[n])
 			}
 		}
 	}
@@ -275,24 +280,21 @@ func (x *Explainer) follow(w *Why, world *proxyWorld, call *simulate.Call) {
 		rest -= end.Percent
 	}
 	elsewhere := sidecarsElsewhere{workloads: sync.OnceValue(func() map[string]*model.Workload { return workloadsByIP(x.Snapshot()) })}
-	followed, assumed := map[string][]*End{}, false // followed is by cluster
+	followed := arrivals{ends: map[string][]*End{}}
 	for _, h := range hops(r) {
 		var end *End
-		if len(w.Inbound) < maxInbound {
+		if !x.hasSidecar(h.endpoint) {
 			end = x.arrive(w, h, world.proxy, call, &elsewhere)
-			followed[h.upstream.Cluster] = append(followed[h.upstream.Cluster], end)
+		} else if workload := elsewhere.workload(h.upstream, h.endpoint); followed.follows(workload) {
+			end = x.arrive(w, h, world.proxy, call, &elsewhere)
+			followed.add(workload, end)
 		} else {
-			end = &End{Outcome: Reaches, At: []string{elsewhere.name(h.endpoint)}}
-			assumed = end.assume(followed[h.upstream.Cluster]) || assumed
+			end = followed.assume(workload, elsewhere.name(h.endpoint))
 		}
-		end = new(*end)
 		end.Percent = rest * h.upstream.Percent * h.endpoint.Percent / 1e4
 		ends.add(end)
 	}
-	w.Notes = append(w.Notes, elsewhere.notes()...)
-	if assumed {
-		w.Notes = append(w.Notes, fmt.Sprintf("this answer follows the sidecars of %d endpoints, and assumes that the others of their clusters decide the same", maxInbound))
-	}
+	w.Notes = append(append(w.Notes, elsewhere.notes()...), followed.notes()...)
 	for i := range r.Upstreams {
 		if u := &r.Upstreams[i]; !slices.ContainsFunc(u.Endpoints, func(e simulate.Endpoint) bool { return e.Percent > 0 }) {
 			end := withoutEndpoint(w.Outbound, u)
@@ -317,7 +319,21 @@ func (x *Explainer) arrive(w *Why, h hop, from *model.Proxy, call *simulate.Call
 	if h.upstream.Cluster == ir.PassthroughCluster {
 		return &End{Outcome: Passed, At: []string{h.endpoint.Address}, Cause: h.upstream.Cluster}
 	}
-	return &End{Outcome: Reaches, At: []string{elsewhere.name(h.endpoint)}}
+	end := &End{Outcome: Reaches, At: []string{elsewhere.name(h.endpoint)}}
+	if err != nil && !errors.Is(err, errNotBetween) {
+		end.Cause = notFollowed
+	}
+	return end
+}
+
+// hasSidecar reports whether a proxy is connected at the address of an endpoint.
+func (x *Explainer) hasSidecar(e *simulate.Endpoint) bool {
+	ip, _, err := net.SplitHostPort(e.Address)
+	if err != nil {
+		return false // a socket's path
+	}
+	_, ok := x.Proxies.ProxyAt(ip)
+	return ok
 }
 
 // sidecarsElsewhere are endpoints with sidecars that are not connected to this control plane.
