@@ -16,6 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/controlplane/dependencies"
+	"github.com/moonsail/moonsail/internal/diagnose/doctor"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -28,6 +29,7 @@ type dependenciesFlags struct {
 	namespaces  client.Namespaces
 	callersOf   string
 	byNamespace bool
+	failing     bool
 }
 
 // Formats of dependencies, in addition to those of all lists.
@@ -47,6 +49,10 @@ forgotten. Calls to hosts that are no services of the mesh are not learned.
   PORTS      of the service; * if the sidecars' metrics alone name it, which have no port
   RATE       requests or TCP connections for each second, estimated from the proxies that were read;
              - if it is unknown
+  ERRORS     share of the last requests that had no answer, an HTTP status from 500, or a gRPC status of
+             server errors; of TCP, connections that failed; - without requests. --failing and
+             -o wide add FAILURES: the status and Envoy's response flags, such as "503 UH", and their number
+  MTLS       mutual TLS of the last requests: yes, no, or partly; - if none reached a server
   LAST CALL  how long ago, up to an hour too much after a restart of the control plane
   SINCE      how long ago the call was first seen
 
@@ -55,6 +61,9 @@ each workload or, with --by-namespace, for each namespace. They forbid no call. 
 NetworkPolicies, which allow the same calls only, DNS and the control plane. Comments in both name what cannot be expressed. Check them before you apply
 them: a call that was not made for 30 days is not in them. Neither is written unless all control planes
 answer with all they know.
+
+The last requests are those between the last two readings of a proxy: of a minute, or of a minute for
+each proxy of the workload. 'moonsail doctor' reports calls that fail often.
 
 -o graph writes a graph for Graphviz, and -o name the names of the workloads.
 
@@ -76,6 +85,9 @@ func newDependenciesCommand() *cobra.Command {
   # List who calls a service
   moonsail dependencies --callers-of reviews.shop
 
+  # List calls that fail, and how
+  moonsail dependencies --failing
+
   # Limit the workloads of a namespace to what they call
   moonsail dependencies -n shop -o sidecar > sidecars.yaml
   moonsail dependencies web.shop -o networkpolicy | kubectl apply --dry-run=server -f -
@@ -91,6 +103,7 @@ func newDependenciesCommand() *cobra.Command {
 	f.namespaces.AddFlags(cmd, &f.client, "workloads")
 	cmd.Flags().StringVar(&f.callersOf, "callers-of", "", "list the workloads that call this `SERVICE`: a name, name.namespace or host")
 	cmd.Flags().BoolVar(&f.byNamespace, "by-namespace", false, "with -o sidecar: write one for each namespace, with what its workloads call")
+	cmd.Flags().BoolVar(&f.failing, "failing", false, "list only calls of which some failed in the last minutes")
 	cmd.ValidArgsFunction = f.complete
 	// The only error is a flag that does not exist.
 	_ = cmd.RegisterFlagCompletionFunc("callers-of", f.completeCalled)
@@ -109,6 +122,8 @@ func (f *dependenciesFlags) run(cmd *cobra.Command, args []string) error {
 		return terminal.UsageError{Err: errors.New("--by-namespace: covers all workloads of a namespace: leave out WORKLOAD")}
 	case f.callersOf != "" && (f.out.Is(formatSidecar) || f.out.Is(formatNetworkPolicy)):
 		return terminal.UsageError{Err: errors.New("--callers-of: the object would allow only calls to this service: leave it out with -o sidecar and -o networkpolicy")}
+	case f.failing && (f.out.Is(formatSidecar) || f.out.Is(formatNetworkPolicy)):
+		return terminal.UsageError{Err: errors.New("--failing: the object would allow only calls that fail: leave it out with -o sidecar and -o networkpolicy")}
 	}
 	report, err := f.report(cmd.Context(), workload)
 	if err != nil {
@@ -116,6 +131,10 @@ func (f *dependenciesFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if len(report.Workloads) == 0 && workload+f.callersOf != "" {
 		return f.unknown(cmd.Context(), workload)
+	}
+	measured := isMeasured(report)
+	if f.failing {
+		keepFailing(report)
 	}
 	w := cmd.OutOrStdout()
 	if f.out.Is(formatSidecar) || f.out.Is(formatNetworkPolicy) {
@@ -133,7 +152,7 @@ func (f *dependenciesFlags) run(cmd *cobra.Command, args []string) error {
 	default:
 		err = f.out.Print(w, client.List{
 			Value: report, Names: func() []string { return namesOf(report) },
-			Table: func(w io.Writer) error { return f.print(w, report) },
+			Table: func(w io.Writer) error { return f.print(w, report, measured) },
 		})
 		if !f.out.IsPart() {
 			return err // the others have the silent control planes
@@ -159,6 +178,25 @@ func isWhole(r *dependencies.Report) error {
 			Next: "choose a namespace with -n, or a workload"}
 	}
 	return nil
+}
+
+// isMeasured reports whether calls of any proxy were measured.
+func isMeasured(r *dependencies.Report) bool {
+	return slices.ContainsFunc(r.Workloads, func(w dependencies.WorkloadReport) bool {
+		return slices.ContainsFunc(w.Calls, func(c dependencies.CallReport) bool { return c.Rate != nil })
+	})
+}
+
+// keepFailing removes calls of which none failed.
+func keepFailing(r *dependencies.Report) {
+	kept := []dependencies.WorkloadReport{}
+	for _, w := range r.Workloads {
+		w.Calls = slices.DeleteFunc(slices.Clone(w.Calls), func(c dependencies.CallReport) bool { return c.Measured == nil || c.Measured.Errors == 0 })
+		if len(w.Calls) > 0 {
+			kept = append(kept, w)
+		}
+	}
+	r.Workloads = kept
 }
 
 func (f *dependenciesFlags) report(ctx context.Context, workload string) (*dependencies.Report, error) {
@@ -244,6 +282,30 @@ func calledName(c *dependencies.CallReport) string {
 	return string(c.Host)
 }
 
+// calledURL is a URL of a called service for `moonsail why`.
+func calledURL(c *dependencies.CallReport) string {
+	scheme, port := "http", uint32(0)
+	for _, p := range c.Service.Ports {
+		if len(c.Ports) > 0 && p.Number != c.Ports[0] {
+			continue
+		}
+		port = p.Number
+		switch p.Protocol {
+		case model.ProtocolHTTP2, model.ProtocolGRPC, model.ProtocolTLS, model.ProtocolHTTPS, model.ProtocolTCP:
+			scheme = strings.ToLower(string(p.Protocol))
+		}
+		break
+	}
+	if len(c.Ports) > 0 {
+		port = c.Ports[0]
+	}
+	to := scheme + "://" + calledName(c)
+	if port != 0 {
+		to += fmt.Sprintf(":%d", port)
+	}
+	return to + "/"
+}
+
 func (f *dependenciesFlags) complete(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	report, err := f.report(cmd.Context(), "")
 	if len(args) > 0 || err != nil {
@@ -265,15 +327,29 @@ func (f *dependenciesFlags) completeCalled(cmd *cobra.Command, _ []string, _ str
 	return calledNames(report), cobra.ShellCompDirectiveNoFileComp
 }
 
-func (f *dependenciesFlags) print(w io.Writer, r *dependencies.Report) error {
+// nothing describes a report without calls.
+func (f *dependenciesFlags) nothing(measured bool) string {
+	switch {
+	case !f.failing:
+		return "no calls are known"
+	case !measured:
+		return "no calls were measured yet: the proxies are read twice, a minute apart"
+	}
+	return "no call failed in the last minutes"
+}
+
+func (f *dependenciesFlags) print(w io.Writer, r *dependencies.Report, measured bool) error {
 	style := terminal.StyleFor(w)
 	if len(r.Workloads) == 0 {
-		if _, err := fmt.Fprintln(w, "no calls are known"); err != nil {
+		if _, err := fmt.Fprintln(w, f.nothing(measured)); err != nil {
 			return err
 		}
 		return printIncomplete(w, style, r.Others)
 	}
-	headings := []string{"WORKLOAD", "NAMESPACE", "CALLS", "PORTS", "RATE", "LAST CALL", "SINCE"}
+	headings := []string{"WORKLOAD", "NAMESPACE", "CALLS", "PORTS", "RATE", "ERRORS", "MTLS", "LAST CALL", "SINCE"}
+	if f.failing || f.out.IsWide() {
+		headings = append(headings, "FAILURES")
+	}
 	if f.out.IsWide() {
 		headings = append(headings, "SERVICE ACCOUNT", "PROXIES", "SUBSETS", "HOST")
 	}
@@ -286,7 +362,10 @@ func (f *dependenciesFlags) print(w io.Writer, r *dependencies.Report) error {
 			if c.Service.Kind == "" {
 				to += style.Warn(" (gone)")
 			}
-			row := []string{from.Name, from.Namespace, to, portsText(c.Ports), rateText(c.Rate), since(r.Now, c.Last), since(r.Now, c.First)}
+			row := []string{from.Name, from.Namespace, to, portsText(c.Ports), rateText(c.Rate), errorsText(style, c.Measured), mutualText(style, c.Measured), since(r.Now, c.Last), since(r.Now, c.First)}
+			if f.failing || f.out.IsWide() {
+				row = append(row, failuresText(c.Measured))
+			}
 			if f.out.IsWide() {
 				row = append(row, from.ServiceAccount, strconv.Itoa(from.Proxies), terminal.OrDash(strings.Join(c.Subsets, ",")), string(c.Host))
 			}
@@ -323,6 +402,43 @@ func rateText(rate *float64) string {
 	return fmt.Sprintf("%.2g/s", *rate)
 }
 
+// errorsText is the share of failed requests.
+func errorsText(s terminal.Style, m *dependencies.Measured) string {
+	switch {
+	case m == nil || m.Requests == 0:
+		return "-"
+	case m.Errors == 0:
+		return "0%"
+	case m.ErrorShare < 0.01:
+		return s.Warn("<1%")
+	case m.ErrorShare > doctor.FailingFrom:
+		return s.Bad(fmt.Sprintf("%.0f%%", 100*m.ErrorShare))
+	}
+	return s.Warn(fmt.Sprintf("%.0f%%", 100*m.ErrorShare))
+}
+
+func mutualText(s terminal.Style, m *dependencies.Measured) string {
+	switch {
+	case m == nil || m.TLS == "":
+		return "-"
+	case m.TLS == dependencies.MutualAll:
+		return string(m.TLS)
+	}
+	return s.Warn(string(m.TLS))
+}
+
+// failuresText lists the kinds of failures with their numbers, the most frequent first.
+func failuresText(m *dependencies.Measured) string {
+	if m == nil || len(m.Failures) == 0 {
+		return "-"
+	}
+	var out []string
+	for _, kind := range m.Kinds() {
+		out = append(out, fmt.Sprintf("%s (%.0f)", kind, m.Failures[kind]))
+	}
+	return strings.Join(out, ", ")
+}
+
 // since returns an age with at most two units: 12s, 5m, 3h20m, 4d2h.
 func since(now, then time.Time) string {
 	d := max(0, now.Sub(then))
@@ -356,7 +472,11 @@ func printGraph(w io.Writer, r *dependencies.Report) error {
 			if c.Rate != nil {
 				label = rateText(c.Rate)
 			}
-			fmt.Fprintf(&b, "  %q -> %q [label=%q]\n", name, c.Host, label)
+			color := ""
+			if m := c.Measured; m != nil && m.Errors > 0 {
+				label, color = label+", "+errorsText(terminal.Style{}, m)+" errors", ", color=red"
+			}
+			fmt.Fprintf(&b, "  %q -> %q [label=%q%s]\n", name, c.Host, label, color)
 		}
 	}
 	b.WriteString("}\n")

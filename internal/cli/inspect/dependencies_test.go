@@ -44,6 +44,9 @@ func calls() *dependencies.Report {
 			call("reviews.shop.svc.cluster.local", time.Hour, time.Second, reviews, 80),
 		},
 	}
+	web.Calls[2].Measured = &dependencies.Measured{
+		Seconds: 60, Requests: 150, Errors: 78, ErrorShare: 0.52, Failures: map[string]float64{"502": 77, "0 DC": 1}, Reached: 149, Mutual: 149, TLS: dependencies.MutualAll,
+	}
 	web.Calls[2].Rate, web.Calls[2].Subsets = &rate, []string{"v1", "v2"}
 	api := dependencies.WorkloadReport{
 		Workload: dependencies.Workload{Namespace: "billing", ServiceAccount: "default", Name: "api"}, Selector: map[string]string{"tier": "api"}, Shared: true,
@@ -86,18 +89,18 @@ func TestDependencies(t *testing.T) {
 	address, asked := dependenciesAt(t)
 	status, out, errOut := moonsail(t, "dependencies", "-n", "shop", "--local", "--address", address)
 	require.Zero(t, status, errOut)
-	require.Equal(t, `WORKLOAD  NAMESPACE  CALLS                              PORTS  RATE   LAST CALL  SINCE
-api       billing    fixed.example.com                  443    -      1h0m       1h0m
-api       billing    reviews.shop                       *      -      1h0m       1h0m
-cron      billing    reviews.shop                       80     -      1h0m       1h0m
-web       shop       bank.example.com                   443    -      1m         2d2h
-web       shop       old.shop.svc.cluster.local (gone)  80     -      20d0h      30d0h
-web       shop       reviews.shop                       80     2.5/s  1s         1h0m
+	require.Equal(t, `WORKLOAD  NAMESPACE  CALLS                              PORTS  RATE   ERRORS  MTLS  LAST CALL  SINCE
+api       billing    fixed.example.com                  443    -      -       -     1h0m       1h0m
+api       billing    reviews.shop                       *      -      -       -     1h0m       1h0m
+cron      billing    reviews.shop                       80     -      -       -     1h0m       1h0m
+web       shop       bank.example.com                   443    -      -       -     1m         2d2h
+web       shop       old.shop.svc.cluster.local (gone)  80     -      -       -     20d0h      30d0h
+web       shop       reviews.shop                       80     2.5/s  52%     yes   1s         1h0m
 `, out)
 	require.Equal(t, []url.Values{{"namespace": {"shop"}, "local": {""}}}, *asked)
 
 	_, out, _ = moonsail(t, "deps", "-o", "wide", "--address", address)
-	require.Regexp(t, `(?m)^web +shop +reviews.shop +80 +2.5/s +1s +1h0m +web +2 +v1,v2 +reviews.shop.svc.cluster.local$`, out)
+	require.Regexp(t, `(?m)^web +shop +reviews.shop +80 +2.5/s +52% +yes +1s +1h0m +502 \(77\), 0 DC \(1\) +web +2 +v1,v2 +reviews.shop.svc.cluster.local$`, out)
 	_, out, _ = moonsail(t, "deps", "-o", "json", "--address", address)
 	want, err := json.Marshal(calls())
 	require.NoError(t, err)
@@ -107,8 +110,35 @@ web       shop       reviews.shop                       80     2.5/s  1s        
 	_, out, _ = moonsail(t, "deps", "-o", "jsonpath={.workloads[*].calls[0].host}", "--address", address)
 	require.Equal(t, "fixed.example.com reviews.shop.svc.cluster.local bank.example.com\n", out)
 	_, out, _ = moonsail(t, "deps", "-o", "graph", "--address", address)
-	require.Contains(t, out, `"shop/web (web)" -> "reviews.shop.svc.cluster.local" [label="2.5/s"]`)
+	require.Contains(t, out, `"shop/web (web)" -> "reviews.shop.svc.cluster.local" [label="2.5/s, 52% errors", color=red]`)
 	require.Contains(t, out, `"reviews.shop.svc.cluster.local" [label="reviews.shop"]`)
+}
+
+func TestFailingDependencies(t *testing.T) {
+	address, _ := dependenciesAt(t)
+	status, out, errOut := moonsail(t, "dependencies", "--failing", "--address", address)
+	require.Zero(t, status, errOut)
+	require.Equal(t, `WORKLOAD  NAMESPACE  CALLS         PORTS  RATE   ERRORS  MTLS  LAST CALL  SINCE  FAILURES
+web       shop       reviews.shop  80     2.5/s  52%     yes   1s         1h0m   502 (77), 0 DC (1)
+`, out)
+	_, out, _ = moonsail(t, "dependencies", "--failing", "-o", "jsonpath={.workloads[*].calls[*].measured.errorShare}", "--address", address)
+	require.Equal(t, "0.52\n", out)
+	for name, want := range map[string]struct {
+		change func(*dependencies.CallReport)
+		text   string
+	}{
+		"none fails":   {func(c *dependencies.CallReport) { c.Measured = nil }, "no call failed in the last minutes\n"},
+		"not measured": {func(c *dependencies.CallReport) { c.Measured, c.Rate = nil, nil }, "no calls were measured yet: the proxies are read twice, a minute apart\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := calls()
+			want.change(&report.Workloads[2].Calls[2])
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(report) }))
+			defer s.Close()
+			_, out, _ := moonsail(t, "dependencies", "--failing", "--address", s.URL)
+			require.Equal(t, want.text, out)
+		})
+	}
 }
 
 func TestDependenciesErrors(t *testing.T) {
@@ -127,6 +157,7 @@ func TestDependenciesErrors(t *testing.T) {
 		"by namespace":          {[]string{"--by-namespace"}, 2, "--by-namespace: is for -o sidecar"},
 		"namespace of workload": {[]string{"web", "--by-namespace", "-o", "sidecar"}, 2, "leave out WORKLOAD"},
 		"Sidecar of callers":    {[]string{"--callers-of", "a", "-o", "sidecar"}, 2, "would allow only calls to this service"},
+		"Sidecar of failing":    {[]string{"--failing", "-o", "sidecar"}, 2, "--failing: the object would allow only calls that fail"},
 		"format":                {[]string{"-o", "dot"}, 2, `unknown format "dot": use table, json, yaml, wide, name, jsonpath=TEMPLATE, graph, sidecar or networkpolicy`},
 		"silent for names":      {[]string{"-o", "name"}, 0, "control plane 10.0.0.9:15012 does not answer: timeout"},
 		"silent control plane":  {[]string{"-o", "graph"}, 0, "control plane 10.0.0.9:15012 does not answer: timeout"},

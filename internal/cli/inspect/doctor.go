@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/controlplane/dependencies"
 	"github.com/moonsail/moonsail/internal/diagnose/doctor"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -36,8 +38,9 @@ func newDoctorCommand() *cobra.Command {
 		Long: `Diagnose a running mesh, of Moonsail or istiod. The command reads metrics of the control plane and the
 admin interfaces of Envoys, and changes nothing. It reports proxies that are behind or refuse
 configuration now, late changes and their stage, long queues, responses far larger than the change,
-calls to dead endpoints, connections on one of many worker threads, services without calls, and
-expensive filters. Each finding has its evidence and the setting that cures it.
+calls between services that fail, calls to dead endpoints, connections on one of many worker threads,
+services without calls, and expensive filters. Each finding has its evidence and the setting that cures
+it.
 
   ill     users notice it
   risk    it costs resources, or users will notice it under load
@@ -45,6 +48,8 @@ expensive filters. Each finding has its evidence and the setting that cures it.
   past    it was a problem, and is none now
 
 A proxy is behind if it has not had a change for a second. 'moonsail proxies' lists the same states.
+Calls fail if more than 5 % of at least 20 requests of a workload to a service have errors, of the last
+minutes, as 'moonsail dependencies' lists them. A control plane that learns no dependencies has none.
 Counters cover the time since the start of a process. With --over, they cover the given time.
 
 Without --sidecar the command examines the control plane, all its replicas in a cluster; with --sidecar
@@ -152,8 +157,39 @@ func connectedTo(r *client.Replica) func(context.Context) (*doctor.Connected, er
 		if err := r.Get(ctx, "/debug/problems", &problems); err != nil {
 			return nil, err
 		}
-		return c, r.Get(ctx, "/debug/stale?local", c.Stale)
+		if err := r.Get(ctx, "/debug/stale?local", c.Stale); err != nil {
+			return nil, err
+		}
+		calls := &dependencies.Report{}
+		if err := r.Get(ctx, "/debug/dependencies?local", calls); err != nil && !client.IsNotFound(err) { // it may learn none
+			return nil, err
+		}
+		c.Calls = measuredCalls(calls)
+		return c, nil
 	}
+}
+
+// measuredCalls returns the calls of which a control plane has counted the last requests.
+func measuredCalls(r *dependencies.Report) (out []doctor.Call) {
+	for i := range r.Workloads {
+		w := &r.Workloads[i]
+		for j := range w.Calls {
+			c := &w.Calls[j]
+			m := c.Measured
+			if m == nil {
+				continue
+			}
+			call := doctor.Call{
+				From: w.Name + "." + w.Namespace, To: calledName(c), Requests: m.Requests, Errors: m.Errors, Seconds: m.Seconds,
+				Why: fmt.Sprintf("moonsail why %s %s", cmp.Or(w.Proxy, w.Name+"."+w.Namespace), calledURL(c)),
+			}
+			for _, kind := range m.Kinds() {
+				call.Failures = append(call.Failures, fmt.Sprintf("%s (%.0f)", kind, m.Failures[kind]))
+			}
+			out = append(out, call)
+		}
+	}
+	return out
 }
 
 func connectedProxy(p *server.ProxyState) doctor.ConnectedProxy {

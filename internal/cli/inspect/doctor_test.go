@@ -68,6 +68,16 @@ func TestDoctor(t *testing.T) {
 	require.Contains(t, out, "web-1.shop: behind for 12s; EDS is not answered for 11s\n   -> see what a proxy waits for with 'moonsail proxies web-1.shop --address "+address+"';")
 	require.Contains(t, out, "LDS virtualInbound of web: no\n")
 
+	status, out, _ = moonsail(t, "doctor", "--address", serve(t, map[string]string{
+		"/metrics": text, "/debug/stale": `{}`, "/debug/proxies": `{}`, "/debug/problems": `{}`,
+		"/debug/dependencies": `{"workloads":[{"workload":"web","namespace":"shop","proxy":"web-1.shop","calls":[{"host":"reviews.shop.svc.cluster.local",` +
+			`"service":{"kind":"Service","namespace":"shop","name":"reviews","ports":[{"number":70,"protocol":"tcp"},{"number":80,"protocol":"grpc"}]},"ports":[80],` +
+			`"measured":{"seconds":60,"requests":100,"errors":52,"failures":{"502":50,"0 DC":2}}},{"host":"idle.example"}]}]}`,
+	}))
+	require.Equal(t, terminal.ExitFailed, status)
+	require.Contains(t, out, "web.shop -> reviews.shop: 52 % of 100 requests in 60 s failed: 502 (50), 0 DC (2)\n")
+	require.Contains(t, out, "'moonsail why web-1.shop grpc://reviews.shop:80/ --address ")
+
 	text = "up 1\n"
 	status, _, stderr := moonsail(t, "doctor", "--address", server.URL)
 	require.Equal(t, terminal.ExitFailed, status)

@@ -37,6 +37,8 @@ type Report struct {
 type WorkloadReport struct {
 	Workload
 	Proxies int `json:"proxies"` // connected
+	// Proxy is the name.namespace of one of them.
+	Proxy string `json:"proxy,omitempty"`
 	// Selector are labels that select its Pods; empty: it has none now, or no labels.
 	Selector map[string]string `json:"selector,omitempty"`
 	// Shared: the selector also selects Pods of other workloads.
@@ -52,8 +54,10 @@ type CallReport struct {
 	First   time.Time  `json:"first"`
 	Last    time.Time  `json:"last"`
 	// Rate is requests or connections for each second, of all connected proxies of the workload; nil: unknown.
-	Rate    *float64 `json:"rate,omitempty"`
-	Service Service  `json:"service"`
+	Rate *float64 `json:"rate,omitempty"`
+	// Measured is about the last calls of the proxies that were read; nil: unknown, or no calls.
+	Measured *Measured `json:"measured,omitempty"`
+	Service  Service   `json:"service"`
 }
 
 // Reporter answers questions.
@@ -69,7 +73,7 @@ type Reporter struct {
 func (r *Reporter) Report(q Question) *Report {
 	out := &Report{Now: time.Now(), Workloads: []WorkloadReport{}, RootNamespace: r.RootNamespace}
 	snapshot := r.Snapshot()
-	services, pods, rates := servicesOf(snapshot), workloadsOf(snapshot), r.Scraper.rates()
+	services, pods, used := servicesOf(snapshot), workloadsOf(snapshot), r.Scraper.usages()
 	asked := r.Scraper.named(q.Workload)
 	for _, record := range r.Memory.Records() {
 		w := record.Workload
@@ -80,9 +84,9 @@ func (r *Reporter) Report(q Question) *Report {
 		if len(one.Calls) == 0 {
 			continue
 		}
-		if now := rates[w]; now != nil {
-			one.Proxies = now.proxies
-			one.addRates(now)
+		if now := used[w]; now != nil {
+			one.Proxies, one.Proxy = now.proxies, now.proxy
+			one.addUsage(now)
 		}
 		one.Selector, one.Shared = pods.selector(w)
 		out.Workloads = append(out.Workloads, one)
@@ -127,13 +131,13 @@ func (c *CallReport) add(o *Call) {
 	}
 }
 
-func (w *WorkloadReport) addRates(now *rate) {
+func (w *WorkloadReport) addUsage(now *usage) {
 	if now.measured == 0 {
 		return
 	}
 	for i := range w.Calls {
-		n := now.hosts[w.Calls[i].Host]
-		w.Calls[i].Rate = &n
+		n := now.rates[w.Calls[i].Host]
+		w.Calls[i].Rate, w.Calls[i].Measured = &n, now.counts[w.Calls[i].Host]
 	}
 }
 
@@ -175,6 +179,7 @@ func (r *Report) find(w Workload) (at int, found bool) {
 
 func (w *WorkloadReport) join(o *WorkloadReport) {
 	w.Proxies += o.Proxies
+	w.Proxy = cmp.Or(w.Proxy, o.Proxy)
 	if len(w.Selector) == 0 {
 		w.Selector, w.Shared = o.Selector, o.Shared
 	}
@@ -204,6 +209,7 @@ func (c *CallReport) join(o *CallReport) {
 		sum := *c.Rate + *o.Rate
 		c.Rate = &sum
 	}
+	c.Measured = c.Measured.with(o.Measured)
 	if c.Service.Kind == "" {
 		c.Service = o.Service
 	}

@@ -3,6 +3,7 @@ package dependencies
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -40,10 +41,12 @@ type Scraper struct {
 // counters are those of one proxy.
 type counters struct {
 	of    Workload
+	name  string    // of the proxy, name.namespace
 	turn  time.Time // of the last question
 	at    time.Time // of the last answer; zero: none
-	calls map[string]float64
-	rates map[string]float64 // requests for each second between the last two answers; nil: unknown
+	calls map[string]*traffic.Count
+	grown map[string]*traffic.Count // between the last two answers; nil: unknown
+	over  time.Duration             // between the last two answers
 }
 
 // Run asks proxies until ctx ends.
@@ -71,7 +74,7 @@ func (s *Scraper) round(ctx context.Context) {
 			for id := range queue {
 				text, err := s.Agents.Metrics(ctx, id, traffic.CalledMetrics)
 				if err != nil { // it may have no agent, or be gone
-					s.forgetRates(id)
+					s.forgetGrowth(id)
 					continue
 				}
 				s.learn(id, traffic.Called(text, maxHosts), all, s.Memory.now())
@@ -99,7 +102,7 @@ func (s *Scraper) turn() []string {
 		}
 		c := s.known[p.ID]
 		if c == nil {
-			c = &counters{of: WorkloadOf(p.Proxy)}
+			c = &counters{of: WorkloadOf(p.Proxy), name: p.Name + "." + p.Namespace}
 		}
 		connected[p.ID] = c
 		other, has := longest[c.of]
@@ -130,83 +133,86 @@ func (s *Scraper) turn() []string {
 	return out
 }
 
-// forgetRates forgets the rates of a proxy that does not answer.
-func (s *Scraper) forgetRates(id string) {
+// forgetGrowth forgets the last calls of a proxy that does not answer.
+func (s *Scraper) forgetGrowth(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.known[id]; c != nil {
-		c.rates = nil
+		c.grown = nil
 	}
 }
 
 // learn takes a proxy's counters. A host was called if its counter has grown. The first answer of a proxy may have old calls:
 // it makes hosts known, and proves no call of those that are.
-func (s *Scraper) learn(id string, calls map[string]float64, all services, now time.Time) {
+func (s *Scraper) learn(id string, calls map[string]*traffic.Count, all services, now time.Time) {
 	s.mu.Lock()
 	c := s.known[id]
 	if c == nil {
 		s.mu.Unlock()
 		return
 	}
-	var grown, seen []model.Host
-	rates := map[string]float64{}
+	var called, seen []model.Host
+	grown := map[string]*traffic.Count{}
 	for host, n := range calls {
-		before := c.calls[host]
-		if n < before {
-			before = 0 // the proxy has started again
-		}
+		more := n.Since(c.calls[host])
 		h := model.Host(host)
 		switch {
-		case n <= before || len(all[h]) == 0:
+		case more.Requests <= 0 || len(all[h]) == 0:
 			continue
 		case c.at.IsZero():
 			seen = append(seen, h)
 		default:
-			grown = append(grown, h)
-		}
-		if !c.at.IsZero() {
-			rates[host] = (n - before) / max(now.Sub(c.at), time.Second).Seconds()
+			called = append(called, h)
+			grown[host] = more
 		}
 	}
-	if c.rates = rates; c.at.IsZero() {
-		c.rates = nil
+	if c.grown = grown; c.at.IsZero() {
+		c.grown = nil
 	}
+	c.over = max(now.Sub(c.at), time.Second)
 	c.at, c.calls = now, calls
 	s.mu.Unlock()
-	s.Memory.Called(c.of, grown)
+	s.Memory.Called(c.of, called)
 	s.Memory.Seen(c.of, seen)
 }
 
-// rate is an estimate for a workload.
-type rate struct {
-	proxies  int // connected
-	measured int // of them
-	hosts    map[model.Host]float64
+// usage is what the connected proxies of a workload use.
+type usage struct {
+	proxies  int    // connected
+	measured int    // of them
+	proxy    string // name.namespace of one, if possible of a measured one
+	rates    map[model.Host]float64
+	counts   map[model.Host]*Measured
 }
 
-// rates returns the rates of each workload: the mean of its measured proxies, times the number of connected ones.
-func (s *Scraper) rates() map[Workload]*rate {
+// usages returns the usage of each workload. Its rates are the mean of its measured proxies, times the number of connected ones.
+func (s *Scraper) usages() map[Workload]*usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := map[Workload]*rate{}
-	for _, c := range s.known {
-		r := out[c.of]
-		if r == nil {
-			r = &rate{hosts: map[model.Host]float64{}}
-			out[c.of] = r
+	out := map[Workload]*usage{}
+	for _, id := range slices.Sorted(maps.Keys(s.known)) {
+		c := s.known[id]
+		u := out[c.of]
+		if u == nil {
+			u = &usage{proxy: c.name, rates: map[model.Host]float64{}, counts: map[model.Host]*Measured{}}
+			out[c.of] = u
 		}
-		r.proxies++
-		if c.rates == nil {
+		u.proxies++
+		if c.grown == nil {
 			continue
 		}
-		r.measured++
-		for h, n := range c.rates {
-			r.hosts[model.Host(h)] += n
+		if u.measured++; u.measured == 1 {
+			u.proxy = c.name
+		}
+		for host, n := range c.grown {
+			h := model.Host(host)
+			u.rates[h] += n.Requests / c.over.Seconds()
+			u.counts[h] = u.counts[h].with(measuredOf(n, c.over))
 		}
 	}
-	for _, r := range out {
-		for h := range r.hosts {
-			r.hosts[h] *= float64(r.proxies) / float64(r.measured)
+	for _, u := range out {
+		for h := range u.rates {
+			u.rates[h] *= float64(u.proxies) / float64(u.measured)
 		}
 	}
 	return out

@@ -92,7 +92,7 @@ func TestScraper(t *testing.T) {
 	round(1)
 	require.Equal(t, []string{"web-1"}, p.takeAsked(), "one proxy of each workload")
 	require.Equal(t, "shop/web/web: "+reviews+":0 0-0\n", w.text(), "hosts outside the mesh are not learned")
-	require.Zero(t, s.rates()[WorkloadOf(p.list[0].Proxy)].measured)
+	require.Zero(t, s.usages()[WorkloadOf(p.list[0].Proxy)].measured)
 
 	round(1)
 	require.Equal(t, []string{"web-2"}, p.takeAsked(), "in turn, also if one does not answer")
@@ -104,10 +104,10 @@ func TestScraper(t *testing.T) {
 	round(1)
 	round(1)
 	require.Equal(t, "shop/web/web: "+reviews+":0 4-0\n", w.text())
-	got := s.rates()[WorkloadOf(p.list[0].Proxy)]
+	got := s.usages()[WorkloadOf(p.list[0].Proxy)]
 	require.Equal(t, 2, got.proxies)
 	require.Equal(t, 1, got.measured)
-	require.InDelta(t, 2*4.0/2, got.hosts[reviews], 0.001, "two proxies, of which one made 4 calls a second in one of two hours")
+	require.InDelta(t, 2*4.0/2, got.rates[reviews], 0.001, "two proxies, of which one made 4 calls a second in one of two hours")
 
 	p.calls["web-1"] = map[string]float64{ratings: 1} // it has started again
 	p.list = p.list[:1]
@@ -115,7 +115,7 @@ func TestScraper(t *testing.T) {
 	require.Equal(t, "shop/web/web: "+ratings+":0 0-0 "+reviews+":0 5-1\n", w.text())
 	p.list = nil
 	round(1)
-	require.Empty(t, s.rates())
+	require.Empty(t, s.usages())
 }
 
 // TestScraperTakesTurns has more workloads than a round asks.
@@ -164,7 +164,7 @@ func TestScraperOfManyNames(t *testing.T) {
 	require.Equal(t, 3, all["zoo-1"], "the others do not wait for them")
 }
 
-// TestRatesOfSilentAgents forgets the rates of an agent that no longer answers.
+// TestRatesOfSilentAgents forgets the calls of an agent that no longer answers.
 func TestRatesOfSilentAgents(t *testing.T) {
 	w := newWorld()
 	p := &proxies{calls: map[string]map[string]float64{"web-1": {reviews: 1}}}
@@ -176,9 +176,60 @@ func TestRatesOfSilentAgents(t *testing.T) {
 		w.at = w.at.Add(time.Minute)
 	}
 	web := WorkloadOf(p.list[0].Proxy)
-	require.Equal(t, 1, s.rates()[web].measured)
+	require.Equal(t, 1, s.usages()[web].measured)
 	delete(p.calls, "web-1")
 	s.round(t.Context())
-	require.Zero(t, s.rates()[web].measured)
-	require.Empty(t, s.rates()[web].hosts)
+	require.Zero(t, s.usages()[web].measured)
+	require.Empty(t, s.usages()[web].rates)
+}
+
+// TestMeasuredCalls checks errors and mutual TLS of the calls between the last two answers, of all proxies of a workload.
+func TestMeasuredCalls(t *testing.T) {
+	w := newWorld()
+	p := &metricsOf{}
+	p.add("web-1", "web-2")
+	s := &Scraper{Memory: w.Memory, Proxies: p, Agents: p, Snapshot: shop()}
+	text := func(answered, plain, refused int) {
+		p.text = fmt.Sprintf(`istio_requests_total{reporter="source",destination_service=%[1]q,request_protocol="http",response_code="200",response_flags="-",destination_principal="spiffe://td/ns/shop/sa/reviews"} %[2]d
+istio_requests_total{reporter="source",destination_service=%[1]q,request_protocol="http",response_code="200",response_flags="-",destination_principal="unknown"} %[3]d
+istio_requests_total{reporter="source",destination_service=%[1]q,request_protocol="http",response_code="503",response_flags="UH",destination_principal="unknown"} %[4]d
+istio_tcp_connections_opened_total{reporter="source",destination_service=%[5]q,request_protocol="tcp",response_flags="UF,URX"} %[4]d
+`, reviews, answered, plain, refused, ratings)
+	}
+	for _, n := range []int{1, 2} {
+		text(100*n, 0, 1000)
+		for range 2 {
+			w.at = w.at.Add(time.Minute)
+			s.round(t.Context())
+		}
+	}
+	report := (&Reporter{Memory: w.Memory, Scraper: s, Snapshot: shop()}).Report(Question{})
+	require.Len(t, report.Workloads, 1)
+	require.Equal(t, "web-1.shop", report.Workloads[0].Proxy)
+	measured := map[model.Host]*Measured{}
+	for i := range report.Workloads[0].Calls {
+		c := &report.Workloads[0].Calls[i]
+		measured[c.Host] = c.Measured
+	}
+	require.Equal(t, &Measured{Seconds: 120, Requests: 200, Reached: 200, Mutual: 200, TLS: MutualAll}, measured[reviews], "not what was before")
+	require.Nil(t, measured[ratings])
+
+	text(200, 90, 1010)
+	w.at = w.at.Add(time.Minute)
+	s.round(t.Context()) // the other one has its last answer
+	got := s.usages()[WorkloadOf(p.list[0].Proxy)].counts
+	require.Equal(t, &Measured{
+		Seconds: 120, Requests: 200, Errors: 10, ErrorShare: 0.05, Failures: map[string]float64{"503 UH": 10}, Reached: 190, Mutual: 100, TLS: MutualSome,
+	}, got[reviews], "of both proxies")
+	require.Equal(t, &Measured{Seconds: 120, Requests: 10, Errors: 10, ErrorShare: 1, Failures: map[string]float64{"UF,URX": 10}}, got[ratings])
+}
+
+// metricsOf are connected proxies with the same metrics.
+type metricsOf struct {
+	proxies
+	text string
+}
+
+func (p *metricsOf) Metrics(context.Context, string, string) ([]byte, error) {
+	return []byte(p.text), nil
 }

@@ -1,7 +1,6 @@
 package traffic
 
 import (
-	"bytes"
 	"math"
 	"slices"
 	"strconv"
@@ -20,29 +19,6 @@ const (
 // inEnvoy matches the names that these metrics have in Envoy. The bytes of open connections are gauges that end in
 // callstats.LiveSuffix.
 const inEnvoy = `istio\.(requests_total|request_duration_milliseconds|tcp_connections_opened_total|tcp_(sent|received)_bytes_(total|live))`
-
-// CalledMetrics matches the names in Envoy of the metrics that Called reads.
-const CalledMetrics = `istio\.(requests_total|tcp_connections_opened_total)`
-
-// Called returns the hosts that a proxy's metrics say it has called, with the number of requests and of TCP connections. At
-// most that many are returned.
-func Called(text []byte, most int) map[string]float64 {
-	out := map[string]float64{}
-	for line := range bytes.Lines(text) {
-		if len(line) > maxLine || !bytes.HasPrefix(line, []byte("istio_")) {
-			continue
-		}
-		metric, labels, value, ok := parseLine(strings.TrimSuffix(string(line), "\n"))
-		host := known(labels["destination_service"])
-		if !ok || metric != metricRequests && metric != metricOpened || labels["reporter"] != "source" || host == "" {
-			continue
-		}
-		if _, has := out[host]; has || len(out) < most {
-			out[strings.Clone(host)] += value
-		}
-	}
-	return out
-}
 
 // Bounds of what a proxy reports. Longer lines and labels are ignored.
 const (
@@ -101,10 +77,16 @@ func known(value string) string {
 // serverErrors are the gRPC statuses that OpenTelemetry counts as errors of a server.
 var serverErrors = []string{"2", "4", "12", "13", "14", "15"}
 
+// unconnected are Envoy's response flags of TCP connections that do not reach a server.
+var unconnected = []string{"UF", "UH", "UO", "NR", "NC", "URX", "DF"}
+
 // failed reports whether a request failed: it has no answer, an HTTP status from 500, or a gRPC status of the
-// server's errors.
+// server's errors. A TCP connection fails if it does not reach a server.
 func (l labelSet) failed() bool {
 	code := l["response_code"]
+	if l["request_protocol"] == "tcp" {
+		return slices.ContainsFunc(strings.Split(l["response_flags"], ","), func(f string) bool { return slices.Contains(unconnected, f) })
+	}
 	return code == "0" || len(code) == 3 && code[0] == '5' || slices.Contains(serverErrors, l["grpc_response_status"])
 }
 

@@ -45,7 +45,7 @@ func Queries() map[string]string {
 	more := map[string]string{
 		metricRequests: ", response_code, grpc_response_status, connection_security_policy",
 		metricDuration: ", le",
-		metricOpened:   ", connection_security_policy",
+		metricOpened:   ", response_flags, connection_security_policy",
 		metricSent:     ", connection_security_policy",
 		metricReceived: ", connection_security_policy",
 	}

@@ -373,6 +373,35 @@ func TestFailed(t *testing.T) {
 			require.Equal(t, c.want, labelSet{"response_code": c.code, "grpc_response_status": c.grpc}.failed())
 		})
 	}
+	for flags, want := range map[string]bool{"-": false, "DC": false, "UH": true, "UF,URX": true} {
+		t.Run("TCP with "+flags, func(t *testing.T) {
+			require.Equal(t, want, labelSet{"request_protocol": "tcp", "response_flags": flags}.failed())
+		})
+	}
+}
+
+// TestCalled checks kinds of failures, and restarts of a proxy.
+func TestCalled(t *testing.T) {
+	line := func(host, labels string, n int) string {
+		return fmt.Sprintf("istio_requests_total{reporter=\"source\",destination_service=%q,%s} %d\n", host, labels, n)
+	}
+	text := line("a", `request_protocol="http",response_code="200",response_flags="-",destination_principal="spiffe://td/ns/shop/sa/a"`, 7) +
+		line("a", `request_protocol="http",response_code="503",response_flags="UH",destination_principal="unknown"`, 2) +
+		line("a", `request_protocol="grpc",response_code="200",grpc_response_status="14",response_flags="-",destination_principal="unknown"`, 1) +
+		line("b", `request_protocol="http",response_code="404",response_flags="-",destination_principal="unknown"`, 3) +
+		line("unknown", `response_code="404"`, 3) + "istio_requests_total{reporter=\"destination\",destination_service=\"a\"} 9\n"
+	got := Called([]byte(text), 10)
+	a := &Count{Requests: 10, Errors: 3, Failures: map[string]float64{"503 UH": 2, "gRPC 14": 1}, Reached: 8, Mutual: 7}
+	require.Equal(t, map[string]*Count{"a": a, "b": {Requests: 3, Reached: 3}}, got)
+	require.Len(t, Called([]byte(text), 1), 1)
+	require.Equal(t, &Count{Requests: 4, Errors: 1, Failures: map[string]float64{"503 UH": 1}, Reached: 3, Mutual: 2},
+		a.Since(&Count{Requests: 6, Errors: 2, Failures: map[string]float64{"503 UH": 1, "gRPC 14": 1}, Reached: 5, Mutual: 5}))
+	require.Equal(t, a, a.Since(&Count{Requests: 11}), "the proxy has started again")
+	many := ""
+	for i := range 2 * maxFailures {
+		many += line("a", fmt.Sprintf(`response_code="5%02d"`, i), 1)
+	}
+	require.Len(t, Called([]byte(many), 1)["a"].Failures, maxFailures)
 }
 
 // TestMeasuresOnlyWhileRead checks that a Meter asks nothing before its first reader and after its last.

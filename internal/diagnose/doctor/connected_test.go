@@ -83,6 +83,16 @@ func TestConnectedProxies(t *testing.T) {
 			"pushes do not fail", "# TYPE pilot_total_xds_internal_errors counter\npilot_total_xds_internal_errors 9\n",
 			doctor.Connected{}, "send-errors", "", nil,
 		},
+		{
+			"calls that fail, the most frequent first", "", doctor.Connected{Calls: []doctor.Call{
+				call("few", 19, 19), call("some", 20, 10), call("most", 100, 52), call("well", 1000, 50), call("more", 100, 30), call("seldom", 100, 6),
+			}},
+			"failing-calls", doctor.Critical, []string{
+				"most.shop -> reviews.shop: 52 % of 100 requests in 60 s failed: 502 (1)", "more.shop -> reviews.shop: 30 % of 100 requests in 60 s failed: 502 (1)",
+				"some.shop -> reviews.shop: 50 % of 20 requests in 60 s failed: 502 (1)", "and 1 more",
+			},
+		},
+		{"calls that seldom fail", "", doctor.Connected{Calls: []doctor.Call{call("web", 100, 5)}}, "failing-calls", "", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.connected.Now = clock
@@ -91,6 +101,25 @@ func TestConnectedProxies(t *testing.T) {
 			require.Equal(t, c.evidence, found[c.check].Evidence)
 			require.Equal(t, c.severity == doctor.Critical, r.HasCritical())
 		})
+	}
+}
+
+func call(from string, requests, errors float64) doctor.Call {
+	return doctor.Call{
+		From: from + ".shop", To: "reviews.shop", Requests: requests, Errors: errors, Seconds: 60, Failures: []string{"502 (1)"},
+		Why: "moonsail why " + from + "-1.shop http://reviews.shop:80/",
+	}
+}
+
+// TestFailingCalls checks the advice, and that a control plane that has measured too little is not judged.
+func TestFailingCalls(t *testing.T) {
+	found, _ := findings(t, &doctor.PlaneEvidence{Now: metrics(t, moonsail), Connected: &doctor.Connected{Calls: []doctor.Call{call("web", 100, 52)}}})
+	require.Contains(t, found["failing-calls"].Advice[0], "'moonsail why web-1.shop http://reviews.shop:80/'")
+	for _, calls := range [][]doctor.Call{nil, {call("web", 19, 19)}} {
+		_, r := findings(t, &doctor.PlaneEvidence{Now: metrics(t, moonsail), Connected: &doctor.Connected{Calls: calls}})
+		for _, h := range r.Healthy {
+			require.NotEqual(t, "failing-calls", h.Check)
+		}
 	}
 }
 

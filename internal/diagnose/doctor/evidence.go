@@ -33,6 +33,8 @@ type Connected struct {
 	Stale   *explain.Stale
 
 	Untranslated []UntranslatedResource
+	// Calls are those that the control plane has measured in the last minutes.
+	Calls []Call
 }
 
 // UntranslatedResource is a resource that a proxy group lacks, or has in an earlier or reduced form, as its objects cannot be

@@ -40,6 +40,7 @@ var planeChecks = []planeCheck{
 	{"rejects", "configuration that Envoy refuses", (*plane).rejects},
 	{"behind", "proxies without the current configuration", (*plane).behind},
 	{"send-errors", "failed pushes", (*plane).sendErrors},
+	{"failing-calls", "calls between services of which more than 5 % fail", (*plane).failingCalls},
 	{"stale-endpoints", "proxies with endpoints that are gone", (*plane).staleEndpoints},
 	{"conflicts", "objects in conflict", (*plane).conflicts},
 	{"cpu", "a control plane without CPU to spare", (*plane).cpu},
