@@ -18,20 +18,26 @@ import (
 
 // filter chooses resources of a section. Zero fields choose all.
 type filter struct {
-	name string // a part of the resource's name
-	fqdn string // a part of the host of a cluster's service
-	port uint16
+	name      string // a part of the resource's name
+	fqdn      string // a part of the host of a cluster's service
+	port      uint16
+	cluster   string // the name of a cluster
+	subset    string // of a cluster
+	direction string // of a cluster: inbound or outbound
 }
 
-// addFlags adds the flags of a section. --fqdn and --port are istioctl's.
+// addFlags adds the flags of a section. All but --name are istioctl's.
 func (f *filter) addFlags(cmd *cobra.Command, section string) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.name, "name", "", "show only resources whose name contains `TEXT`")
 	switch section {
 	case "clusters":
+		f.addClusterFlags(fs, "clusters")
 		fs.StringVar(&f.fqdn, "fqdn", "", "show only clusters of services whose host contains `TEXT`")
 		fs.Uint16Var(&f.port, "port", 0, "show only clusters of this `PORT` of a service")
 	case "endpoints":
+		f.addClusterFlags(fs, "endpoints")
+		fs.StringVar(&f.cluster, "cluster", "", "show only endpoints of the cluster with this `NAME`")
 		fs.StringVar(&f.fqdn, "fqdn", "", "show only endpoints of services whose host contains `TEXT`")
 		fs.Uint16Var(&f.port, "port", 0, "show only clusters of this `PORT` of a service, or with an endpoint of this port")
 	case "listeners":
@@ -43,6 +49,21 @@ func (f *filter) addFlags(cmd *cobra.Command, section string) {
 		}
 		return cmd.Parent().FlagErrorFunc()(cmd, err)
 	})
+}
+
+// addClusterFlags adds flags about the parts of clusters' names.
+func (f *filter) addClusterFlags(fs *pflag.FlagSet, what string) {
+	fs.StringVar(&f.subset, "subset", "", "show only "+what+" of this `SUBSET` of a DestinationRule")
+	fs.StringVar(&f.direction, "direction", "", "show only "+what+" of this `DIRECTION`: inbound or outbound")
+}
+
+// check returns an error if a filter can choose nothing.
+func (f *filter) check() error {
+	f.direction = strings.ToLower(f.direction)
+	if d := resourcename.Direction(f.direction); d != "" && d != resourcename.Inbound && d != resourcename.Outbound {
+		return fmt.Errorf("--direction %q: unknown: use inbound or outbound", f.direction)
+	}
+	return nil
 }
 
 // completeFilter completes --name with the names of the proxy's resources, and --fqdn with the hosts of its clusters. Clusters have
@@ -73,6 +94,16 @@ func (f *flags) completeFilter(cmd *cobra.Command, section string) {
 		return string(cluster.Host)
 	}
 	complete("fqdn", host)
+	complete("cluster", func(r *explain.ConfigResource) string { return r.Name })
+	complete("subset", func(r *explain.ConfigResource) string {
+		cluster, _ := resourcename.ParseCluster(r.Name)
+		return cluster.Subset
+	})
+	if cmd.Flags().Lookup("direction") != nil {
+		// The only error is a flag that does not exist.
+		_ = cmd.RegisterFlagCompletionFunc("direction", cobra.FixedCompletions(
+			[]cobra.Completion{string(resourcename.Inbound), string(resourcename.Outbound)}, cobra.ShellCompDirectiveNoFileComp))
+	}
 	complete("name", func(r *explain.ConfigResource) string {
 		if strings.Contains(r.Name, "|") {
 			return host(r)
@@ -93,6 +124,11 @@ func (f *filter) String() string {
 	}
 	if f.fqdn != "" {
 		parts = append(parts, fmt.Sprintf(" with %q in the host", f.fqdn))
+	}
+	for _, one := range []struct{ what, value string }{{"cluster", f.cluster}, {"subset", f.subset}, {"direction", f.direction}} {
+		if one.value != "" {
+			parts = append(parts, fmt.Sprintf(" with %s %q", one.what, one.value))
+		}
 	}
 	if f.port != 0 {
 		parts = append(parts, fmt.Sprintf(" with port %d", f.port))
@@ -120,7 +156,9 @@ func (c *comparedConfig) filter(f *filter) error {
 func (f *filter) chooses(r *comparedResource) (bool, error) {
 	cluster, _ := resourcename.ParseCluster(r.Name)
 	switch {
-	case !containsFold(r.Name, f.name), f.fqdn != "" && !containsFold(string(cluster.Host), f.fqdn):
+	case !containsFold(r.Name, f.name), f.fqdn != "" && !containsFold(string(cluster.Host), f.fqdn),
+		f.cluster != "" && !strings.EqualFold(r.Name, f.cluster), f.subset != "" && !strings.EqualFold(cluster.Subset, f.subset),
+		f.direction != "" && string(cluster.Direction) != f.direction:
 		return false, nil
 	case f.port == 0, cluster.Port == uint32(f.port):
 		return true, nil

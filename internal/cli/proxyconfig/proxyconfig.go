@@ -49,6 +49,10 @@ Columns of sections:
   ENVOY  same, differs, missing, warming (not in use yet), extra (in Envoy only), or ? if Envoy was
          not asked, or did not answer within --timeout
 
+Of endpoints, STATUS is the health by which Envoy chooses them, or the configured one if Envoy was not
+asked. OUTLIER CHECK is FAILED if outlier detection has ejected the endpoint. -o json has both as
+endpointHealth, with all of Envoy's health flags.
+
 Envoy's part comes through the control plane and the proxy's agent (see --agent-token-file of
 'moonsail serve'), or from --admin. If the agent does not answer, it comes from port 15000 of the
 proxy's address if this is a loopback address. Elsewhere, forward Envoy's port first:
@@ -140,11 +144,16 @@ type comparedConfig struct {
 type comparedResource struct {
 	explain.ConfigResource
 	Envoy *explain.Verdict `json:"envoy,omitempty"`
+	// EndpointHealth is the health of an EDS cluster's endpoints in Envoy; nil: unknown.
+	EndpointHealth []endpointHealth `json:"endpointHealth,omitempty"`
 }
 
 func (f *flags) run(cmd *cobra.Command, section, proxy string) error {
 	if f.timeout <= 0 {
 		return terminal.UsageError{Err: errors.New("--timeout: must be longer than 0")}
+	}
+	if err := f.filter.check(); err != nil {
+		return terminal.UsageError{Err: err}
 	}
 	config := &explain.ProxyConfig{}
 	if err := f.client.GetProxy(cmd.Context(), "/debug/proxies/", proxy, "/config/"+section+"?full", config); err != nil {
@@ -166,6 +175,9 @@ func (f *flags) run(cmd *cobra.Command, section, proxy string) error {
 	}
 	if err := out.filter(&f.filter); err != nil {
 		return err
+	}
+	if actual != nil && out.has("EDS") {
+		f.addHealth(cmd.Context(), out)
 	}
 	out.wide = f.out.IsWide()
 	return f.out.Print(cmd.OutOrStdout(), client.List{Value: out, Names: out.names,

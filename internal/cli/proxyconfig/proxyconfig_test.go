@@ -69,8 +69,8 @@ a.shop.svc.cluster.local  80    v1      outbound   EDS     -                 ACK
 BlackHoleCluster          -     -       -          STATIC  -                 refused  ?
 
 endpoints
-ENDPOINT       STATUS    LOCALITY  CLUSTER         SENT   ENVOY
-10.0.0.1:8080  DRAINING  r/z       outbound|80||a  ACKed  ?
+ENDPOINT       STATUS    OUTLIER CHECK  LOCALITY  CLUSTER         SENT   ENVOY
+10.0.0.1:8080  DRAINING  -              r/z       outbound|80||a  ACKed  ?
 
 secrets
 no secrets
@@ -302,6 +302,12 @@ func TestFilters(t *testing.T) {
 		"endpoints --port 80":                                a80,
 		"endpoints --port 8080":                              a80,
 		"listeners --port 8080":                              "10.0.0.2_8080\n",
+		"clusters --direction inbound":                       "inbound|80||\n",
+		"clusters --direction Outbound --fqdn a.shop":        a80 + a90,
+		"clusters --subset v1":                               "",
+		"endpoints --cluster " + strings.TrimSpace(b90):      b90,
+		"endpoints --cluster b":                              "",
+		"endpoints --direction outbound --fqdn b":            b90,
 	} {
 		t.Run(args, func(t *testing.T) {
 			status, out, errOut := moonsail(t, append(append([]string{"proxy-config"}, strings.Fields(args)...), "a.shop", "-o", "name", "--address", server.URL, "--admin", "none")...)
@@ -312,11 +318,13 @@ func TestFilters(t *testing.T) {
 	_, out, _ := moonsail(t, "proxy-config", "clusters", "a.shop", "--fqdn", "c.shop", "--port", "80", "--address", server.URL, "--admin", "none")
 	require.Contains(t, out, `no clusters with "c.shop" in the host and with port 80`+"\n")
 	for args, want := range map[string]string{
-		"endpoints a.shop --cluster b": "error: --cluster: not supported: use --name TEXT, a part of the resource's name\n",
-		"listeners a.shop --type HTTP": "error: --type: not supported: use --name TEXT",
-		"all a.shop --fqdn b":          "error: --fqdn: not supported: use --name TEXT",
-		"listeners a.shop --prot 80":   `error: unknown flag: --prot; did you mean "--port"?`,
-		"clusters a.shop --port 80000": `error: --port "80000": out of range`,
+		"endpoints a.shop --status healthy":   "error: --status: not supported: use --name TEXT, a part of the resource's name\n",
+		"clusters a.shop --cluster b":         "error: --cluster: not supported: use --name TEXT",
+		"clusters a.shop --direction inwards": `error: --direction "inwards": unknown: use inbound or outbound`,
+		"listeners a.shop --type HTTP":        "error: --type: not supported: use --name TEXT",
+		"all a.shop --fqdn b":                 "error: --fqdn: not supported: use --name TEXT",
+		"listeners a.shop --prot 80":          `error: unknown flag: --prot; did you mean "--port"?`,
+		"clusters a.shop --port 80000":        `error: --port "80000": out of range`,
 	} {
 		t.Run(args, func(t *testing.T) {
 			status, _, errOut := moonsail(t, append([]string{"proxy-config"}, strings.Fields(args)...)...)
@@ -358,4 +366,53 @@ func TestFrozenEnvoy(t *testing.T) {
 	status, _, errOut := moonsail(t, "proxy-config", "all", "a.shop", "--timeout", "0s", "--address", server.URL)
 	require.Equal(t, terminal.ExitUsage, status)
 	require.Contains(t, errOut, "--timeout: must be longer than 0")
+}
+
+// TestEndpointHealth checks the health that Envoy reports, by its agent and by its admin interface.
+func TestEndpointHealth(t *testing.T) {
+	const v2 = "outbound|80|v2|a.shop.svc.cluster.local"
+	clusters := `{"cluster_statuses": [{"name": "` + v2 + `", "host_statuses": [` + strings.Join([]string{
+		`{"address": {"socket_address": {"address": "10.0.0.1", "port_value": 8080}}, "health_status": {"eds_health_status": "HEALTHY"}}`,
+		`{"address": {"socket_address": {"address": "10.0.0.2", "port_value": 8080}}, "health_status": {"eds_health_status": "HEALTHY", "failed_outlier_check": true}}`,
+		`{"address": {"socket_address": {"address": "10.0.0.3", "port_value": 8080}}, "health_status": {"eds_health_status": "DRAINING"}}`,
+		`{"address": {"pipe": {"path": "/a"}}, "health_status": {"failed_active_degraded_check": true}}`,
+	}, ",") + `]}]}`
+	endpoint := func(address string) string {
+		return `{"endpoint": {"address": {"socketAddress": {"address": "` + address + `", "portValue": 8080}}}}`
+	}
+	config := `"resources": [{"type": "EDS", "name": "` + v2 + `", "sent": "ACKed", "resource": {"endpoints": [{"lbEndpoints": [` +
+		endpoint("10.0.0.1") + "," + endpoint("10.0.0.2") + "," + endpoint("10.0.0.3") + `, {"endpoint": {"address": {"pipe": {"path": "/a"}}}}]}]}}]}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/debug/proxies/a.shop/config/endpoints":
+			fmt.Fprint(w, `{"proxy": "a.shop", "id": "a", "agent": "127.0.0.1:15020", `+config)
+		case "/debug/proxies/a/envoy/config_dump":
+			fmt.Fprint(w, `{"configs": []}`)
+		case "/debug/proxies/a/envoy/clusters":
+			fmt.Fprint(w, clusters)
+		}
+	}))
+	defer server.Close()
+	envoy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/clusters" {
+			fmt.Fprint(w, clusters)
+			return
+		}
+		fmt.Fprint(w, `{"configs": []}`)
+	}))
+	defer envoy.Close()
+	for name, admin := range map[string][]string{"agent": nil, "admin interface": {"--admin", strings.TrimPrefix(envoy.URL, "http://")}} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"proxy-config", "endpoints", "a.shop", "--subset", "v2", "--address", server.URL}, admin...)
+			status, out, errOut := moonsail(t, args...)
+			require.Zero(t, status, errOut)
+			for _, row := range []string{"10.0.0.1:8080 +HEALTHY +OK ", "10.0.0.2:8080 +UNHEALTHY +FAILED ", "10.0.0.3:8080 +DRAINING +OK ", "/a +DEGRADED +OK "} {
+				require.Regexp(t, "(?m)^"+row, out)
+			}
+			_, out, _ = moonsail(t, append(args, "-o", "jsonpath={.resources[*].endpointHealth[1]}")...)
+			require.JSONEq(t, `{"address": "10.0.0.2:8080", "status": "UNHEALTHY", "flags": ["failed_outlier_check"]}`, out)
+		})
+	}
+	_, out, _ := moonsail(t, "proxy-config", "endpoints", "a.shop", "--address", server.URL, "--admin", "none")
+	require.Regexp(t, "(?m)^10.0.0.2:8080 +HEALTHY +- ", out, "as configured")
 }

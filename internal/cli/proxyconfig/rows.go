@@ -19,7 +19,7 @@ var summaries = map[string]summary{
 	"listeners": {[]string{"LDS"}, []string{"LISTENER", "ADDRESS", "PORT", "MATCH", "DESTINATION"}, listenerRows},
 	"routes":    {[]string{"RDS", "VHDS"}, []string{"ROUTES", "VIRTUAL HOST", "DOMAINS", "MATCH", "DESTINATION", "VIRTUAL SERVICE"}, routeRows},
 	"clusters":  {[]string{"CDS"}, []string{"SERVICE FQDN", "PORT", "SUBSET", "DIRECTION", "TYPE", "DESTINATION RULE"}, clusterRows},
-	"endpoints": {[]string{"EDS"}, []string{"ENDPOINT", "STATUS", "LOCALITY", "CLUSTER"}, endpointRows},
+	"endpoints": {[]string{"EDS"}, []string{"ENDPOINT", "STATUS", "OUTLIER CHECK", "LOCALITY", "CLUSTER"}, endpointRows},
 	"secrets":   {[]string{"SDS"}, []string{"SECRET"}, nameRows},
 
 	"extensions": {[]string{"ECDS", "BDS"}, []string{"EXTENSION OR BOOTSTRAP"}, nameRows},
@@ -238,7 +238,7 @@ func clusterRows(r *comparedResource) ([][]string, error) {
 func endpointRows(r *comparedResource) ([][]string, error) {
 	v, err := generic(r)
 	if err != nil || v == nil {
-		return [][]string{{"-", "-", "-", r.Name}}, err
+		return [][]string{{"-", "-", "-", "-", r.Name}}, err
 	}
 	var rows [][]string
 	for _, l := range items(v, "endpoints") {
@@ -257,11 +257,15 @@ func endpointRows(r *comparedResource) ([][]string, error) {
 			if status == "" || status == "UNKNOWN" {
 				status = "HEALTHY"
 			}
-			rows = append(rows, []string{address, status, terminal.OrDash(strings.Join(place, "/")), r.Name})
+			outlier := "-"
+			if h := r.healthOf(address); h != nil {
+				status, outlier = h.Status, h.outlierCheck()
+			}
+			rows = append(rows, []string{address, status, outlier, terminal.OrDash(strings.Join(place, "/")), r.Name})
 		}
 	}
 	if rows == nil {
-		rows = [][]string{{"(none)", "-", "-", r.Name}}
+		rows = [][]string{{"(none)", "-", "-", "-", r.Name}}
 	}
 	return rows, nil
 }
