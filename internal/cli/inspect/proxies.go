@@ -52,7 +52,8 @@ With several control planes, the list covers the proxies of all. CONTROL PLANE i
 one that serves the proxy, to which its revisions belong. Control planes that do not answer are named.
 --local lists the proxies of one control plane alone.
 
---status lists only proxies with one of these statuses. -o json and yaml have it as status.
+--status lists only proxies with one of these statuses, or with '!STATUS' all others. -o json and yaml
+have it as status. For a list they print an object with "proxies"; for one PROXY, that proxy as "proxy".
 
 --workers lists the worker threads of these proxies' Envoys, with connections and CPU. NOTE reports a
 worker with much more to do than the others.
@@ -102,7 +103,7 @@ func newProxiesCommand() *cobra.Command {
 	f.client.AddLocalFlag(cmd)
 	f.namespaces.AddFlags(cmd, &f.client, "proxies")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "continue, and print each proxy again when its state changes")
-	cmd.Flags().StringSliceVar(&f.statuses, "status", nil, "list only proxies with these `STATUSES`: "+strings.Join(statusNames(), ", "))
+	cmd.Flags().StringSliceVar(&f.statuses, "status", nil, "list only proxies with these `STATUSES`, or with '!' not with them: "+strings.Join(statusNames(), ", "))
 	_ = cmd.RegisterFlagCompletionFunc("status", completeStatuses) // the only error is a flag that does not exist
 	cmd.Flags().BoolVar(&f.certs, "certificates", false, "list the certificates of proxies, and when they expire")
 	cmd.Flags().BoolVar(&f.workers, "workers", false, "list the worker threads of Envoys, as their agents report them")
@@ -166,10 +167,24 @@ func completeStatuses(_ *cobra.Command, _ []string, typed string) ([]cobra.Compl
 }
 
 func (f *proxiesFlags) checkStatuses(one bool) error {
-	for i, s := range f.statuses {
-		s = strings.ToLower(strings.TrimSpace(s))
-		if f.statuses[i] = s; !slices.Contains(statusNames(), s) {
+	given, excluded := f.statuses, 0
+	for i, s := range given {
+		s, not := strings.CutPrefix(strings.ToLower(strings.TrimSpace(s)), "!")
+		if not {
+			excluded++
+		}
+		if given[i] = s; !slices.Contains(statusNames(), s) {
 			return fmt.Errorf("--status %q: unknown status%s: use %s", s, spelling.DidYouMean(s, statusNames()), strings.Join(statusNames(), ", "))
+		}
+	}
+	switch {
+	case excluded == 0:
+	case excluded < len(given):
+		return errors.New("--status: some statuses have '!' and some not: give only those to list, or only those to leave out")
+	default:
+		f.statuses = slices.DeleteFunc(statusNames(), func(s string) bool { return slices.Contains(given, s) })
+		if len(f.statuses) == 0 {
+			return errors.New("--status: leaves out all statuses: give fewer")
 		}
 	}
 	if one && len(f.statuses) > 0 {

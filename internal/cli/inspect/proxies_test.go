@@ -111,6 +111,26 @@ func TestProxiesCommand(t *testing.T) {
 	require.Equal(t, []string{"behind,synced", "behind,nacked", ":4"}, strings.Split(out, "\n")[:3])
 }
 
+func TestProxiesNotWithStatus(t *testing.T) {
+	address, p := controlPlane(t), aProxy()
+	status := strings.ToLower(string(p.Judge()))
+	_, out, _ := moonsail(t, "proxies", "--address", address, "-o", "name", "--status", status)
+	require.Contains(t, out, "reviews-1.shop")
+	_, out, _ = moonsail(t, "proxies", "--address", address, "-o", "name", "--status", "!"+strings.ToUpper(status))
+	require.NotContains(t, out, "reviews-1.shop")
+	for statuses, want := range map[string]string{
+		"!synced,behind":                        "--status: some statuses have '!' and some not",
+		"!sync":                                 `--status "sync": unknown status`,
+		"!" + strings.Join(statusNames(), ",!"): "--status: leaves out all statuses: give fewer",
+	} {
+		t.Run(statuses, func(t *testing.T) {
+			code, _, errOut := moonsail(t, "proxies", "--address", address, "--status", statuses)
+			require.Equal(t, 2, code)
+			require.Contains(t, errOut, want)
+		})
+	}
+}
+
 func TestProxiesWorkers(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
