@@ -81,6 +81,8 @@ func TestRoot(t *testing.T) {
 		{[]string{"__complete", "changes", "-o", ""}, 0, "table\njson\nyaml", ""},
 		{[]string{"__complete", "changes", ""}, 0, ":4", "NoFileComp"},
 		{[]string{"__complete", "agent", "--type", ""}, 0, "sidecar\nrouter\n:4", ""},
+		{[]string{"__complete", "analyze", "--explain", "MS14"}, 0, "MS1401\t", ""},
+		{[]string{"completion", "bash", "--help"}, 0, "apt-get install bash-completion", ""},
 		{[]string{"__complete", "analyze", "--level", ""}, 0, "info\nwarning\nerror\n:4", ""},
 		{[]string{"changes", "--number", "-1"}, 2, "", `error: --number "-1": not a whole number: use 0 or more` + "\n"},
 		{[]string{"wait", "vs/a", "--timeout", "5"}, 2, "", `--timeout "5": not a duration: use a number with a unit, for example 500ms, 30s or 5m` + "\n"},

@@ -109,6 +109,7 @@ func prepare(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	refuseUnknownTopics(root)
+	describeBashCompletion(root)
 	for _, cmd := range root.Commands() {
 		if !cmd.Runnable() {
 			cmd.Args = cobra.NoArgs
@@ -117,6 +118,31 @@ func prepare(root *cobra.Command) {
 	}
 	argsAreUsage(root)
 	noFilesForNoArgs(root)
+}
+
+// describeBashCompletion replaces cobra's help, which does not state what happens without the package bash-completion.
+func describeBashCompletion(root *cobra.Command) {
+	cmd, _, err := root.Find([]string{"completion", "bash"})
+	if err != nil || cmd.Name() != "bash" {
+		return
+	}
+	name := root.Name()
+	cmd.Long = `Generate the autocompletion script for bash.
+
+The script needs the package bash-completion. Without it, the first TAB fails with
+"_get_comp_words_by_ref: command not found". To install it:
+
+  Debian, Ubuntu   apt-get install bash-completion
+  Fedora, RHEL     dnf install bash-completion
+  macOS            brew install bash-completion@2
+
+Then start a new shell or, on Linux, load it with 'source /usr/share/bash-completion/bash_completion'.`
+	cmd.Example = `  # Complete in this shell
+  source <(` + name + ` completion bash)
+
+  # Complete in each new shell, on Linux and on macOS
+  ` + name + ` completion bash > /etc/bash_completion.d/` + name + `
+  ` + name + ` completion bash > $(brew --prefix)/etc/bash_completion.d/` + name
 }
 
 // lacksFlag reports whether an error is cobra's for a missing required flag, which has no type.

@@ -140,6 +140,7 @@ func (f *analyzeFlags) addFlags(cmd *cobra.Command) {
 	fs.BoolVarP(&f.write, "write", "w", false, "with --fix: change the files")
 	fs.StringVarP(&f.revision, "revision", "r", "", "check the objects for this `REVISION`, with its MeshConfig (default: all objects, with the MeshConfig istio)")
 	fs.StringVar(&f.explain, "explain", "", "print the description of a `CODE`, or of all codes (all), and end")
+	_ = cmd.RegisterFlagCompletionFunc("explain", completeCodes) // the only error is a flag that does not exist
 	fs.StringVar(&f.level, "output-threshold", string(problem.SeverityInfo), "istioctl's name for --level")
 	fs.BoolVarP(&f.useKube, "use-kube", "k", false, "check files against the cluster of kubectl's files, too")
 	for _, name := range []string{"output-threshold", "use-kube"} {

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -12,6 +14,15 @@ import (
 
 // allCodes is the value of --explain for the list of codes.
 const allCodes = "all"
+
+// completeCodes completes --explain, with the codes' titles.
+func completeCodes(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	out := []cobra.Completion{cobra.CompletionWithDesc(allCodes, "list all codes")}
+	for _, p := range code.Pages() {
+		out = append(out, cobra.CompletionWithDesc(string(p.Code), p.Title))
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
 
 // explainCode prints the page of a code, or a list of all codes.
 func explainCode(w io.Writer, text string) error {

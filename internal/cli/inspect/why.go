@@ -69,7 +69,7 @@ has for the proxies.`,
 	return cmd
 }
 
-// complete completes proxies, and then URLs of services.
+// complete completes proxies, and then hosts of services, after the scheme if one is typed.
 func (f *whyFlags) complete(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) != 1 {
 		return f.client.ProxyNames(1)(cmd, args, typed)
@@ -78,9 +78,18 @@ func (f *whyFlags) complete(cmd *cobra.Command, args []string, typed string) ([]
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	scheme, _, typedScheme := strings.Cut(typed, "://")
 	var out []cobra.Completion
 	for _, o := range list {
-		out = append(out, "http://"+o.Name+"."+o.Namespace)
+		host := o.Name + "." + o.Namespace
+		switch {
+		case typedScheme:
+			out = append(out, scheme+"://"+host)
+		case typed != "" && strings.HasPrefix("http://", typed):
+			out = append(out, host, "http://"+host)
+		default:
+			out = append(out, host)
+		}
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }

@@ -116,3 +116,18 @@ func TestDecisionText(t *testing.T) {
 		require.Equal(t, want, decisionText(&d))
 	}
 }
+
+func TestCompletionOfHosts(t *testing.T) {
+	address := serve(t, map[string]string{"/debug/store/Service": `{"objects": [{"kind": "Service", "namespace": "shop", "name": "reviews"}]}`})
+	for typed, want := range map[string][]string{
+		"":         {"reviews.shop"},
+		"re":       {"reviews.shop"},
+		"ht":       {"reviews.shop", "http://reviews.shop"},
+		"grpc://r": {"grpc://reviews.shop"},
+	} {
+		t.Run(typed, func(t *testing.T) {
+			_, out, _ := moonsail(t, "__complete", "why", "--address", address, "web-1.shop", typed)
+			require.Equal(t, append(want, ":6"), strings.Split(out, "\n")[:len(want)+1])
+		})
+	}
+}
