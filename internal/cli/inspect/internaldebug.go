@@ -117,7 +117,15 @@ func NewEnvoyStatsCommand() *cobra.Command {
 		Use:     "envoy-stats PROXY",
 		Aliases: []string{"es"},
 		Short:   "Print the statistics of a proxy's Envoy",
-		Long:    "Print the statistics of a proxy's Envoy, in the form of Prometheus. The control plane asks the proxy's agent for them.",
+		Long: `Print the statistics of a proxy's Envoy, in the form of Prometheus. The control plane asks the proxy's
+agent for them.
+
+Envoy's metrics of calls begin with envoy_istio_. Their label __call has, separated by "|": the reporter
+(source or destination), the protocol, the HTTP status, the gRPC status, Envoy's response flags, the
+service, the identities of the workload and of the other end, and the workload of the other end (name;
+namespace;canonical service;revision;cluster). The agent turns them into Istio's metrics with their
+labels, such as istio_requests_total: see its page /stats/prometheus, port 15020 of the Pod.
+'moonsail dependencies' lists the calls, with their errors.`,
 		Example: `  # Print the statistics of a proxy
   moonsail experimental envoy-stats reviews-v1-1.shop`,
 		Args: cobra.ExactArgs(1),
