@@ -25,7 +25,7 @@ func (p *parts) addGauges() {
 	)
 	m.Gauge("moonsail_service_entry_hosts_without_address", "Hosts of ServiceEntries for which no address is left.",
 		func() float64 { return float64(len(e.Lacking())) })
-	m.Gauge("moonsail_configuration_errors", "Errors in objects and files. What has an error is not used: earlier versions of objects stay in force.",
+	m.Gauge("moonsail_configuration_errors", "Errors in objects and files. An object with errors is not used, or only its valid part: an earlier version stays in force.",
 		func() float64 { return float64(errorCount(p.source.problems())) })
 	m.Counter("pilot_total_xds_internal_errors", "Total number of internal XDS errors in pilot: resources that could not be translated.",
 		func() float64 { return float64(e.TotalFailures()) })

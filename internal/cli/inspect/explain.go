@@ -123,7 +123,7 @@ func printExplanation(w io.Writer, e *explain.Explanation) error {
 	s := terminal.StyleFor(w)
 	fmt.Fprintf(&b, "%s  %s\n", s.Bold(e.Object.String()), objectState(s, e))
 	if e.Error != nil {
-		fmt.Fprintf(&b, "  %s\n", s.Bad(refusedText(e.Error)))
+		fmt.Fprintf(&b, "  %s\n", s.Bad(refusedText(e.Error, e.Partly)))
 	}
 	for _, p := range e.Problems {
 		fmt.Fprintf(&b, "  %s\n", s.Warn(p))
@@ -145,12 +145,16 @@ func printExplanation(w io.Writer, e *explain.Explanation) error {
 	return printDistribution(w, s, e)
 }
 
-// refusedText says that the newest version of an object is not in force, and where its error is.
-func refusedText(p *problem.Problem) string {
-	if where := p.Where(); where != "" {
-		return "its newest version is refused, at " + where
+// refusedText describes that the newest version of an object, or a part of it, is not in force, and where its error is.
+func refusedText(p *problem.Problem, partly bool) string {
+	text := "its newest version is refused"
+	if partly {
+		text = "a part of its newest version is refused"
 	}
-	return "its newest version is refused"
+	if where := p.Where(); where != "" {
+		text += ", at " + where
+	}
+	return text
 }
 
 // messageOf returns a problem without its place, object and severity.

@@ -216,13 +216,17 @@ func awaitedIn(objects []model.Object) []*awaited {
 	return append(out, optional...)
 }
 
-// refusedBySource returns the error of an object whose newest version is not in force because it has errors; nil: it has
-// none, or the user waits for a certain version.
+// refusedBySource returns the error of an object whose newest version is not in force, or only in part, because it has errors; nil:
+// it has none, or the user waits for a certain version.
 func (a *awaited) refusedBySource() error {
 	if a.object != nil || a.version != "" || a.seen.Error == nil {
 		return nil
 	}
-	return hasErrors(*a.seen.Error, "does not use its newest version", a.seen.Origin, explainCommand(a.key))
+	consequence := "does not use its newest version"
+	if a.seen.Partly {
+		consequence = "uses only a part of it"
+	}
+	return hasErrors(*a.seen.Error, consequence, a.seen.Origin, explainCommand(a.key))
 }
 
 func explainCommand(k model.Key) string {
@@ -427,7 +431,7 @@ func (f *waitFlags) printObject(cmd *cobra.Command, w io.Writer, s terminal.Styl
 	case !a.current():
 		text = s.Warn("the control plane has another version of it (" + e.Origin + ")")
 		if e.Error != nil {
-			text += ": " + s.Bad(refusedText(e.Error)+": "+messageOf(*e.Error))
+			text += ": " + s.Bad(refusedText(e.Error, e.Partly)+": "+messageOf(*e.Error))
 		}
 	}
 	if _, err := fmt.Fprintf(w, "%s: %s\n", a.key, text); err != nil || !a.current() {

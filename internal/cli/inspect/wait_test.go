@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
@@ -117,6 +119,37 @@ func TestWaitForAVersion(t *testing.T) {
 	require.Contains(t, out, "another version")
 	status, _, _ = waitBriefly(t, "vs/coming", "-n", "shop", "--resource-version", "1", "--address", s.url)
 	require.Equal(t, int(exitTimeout), status, "the version may still arrive")
+}
+
+// TestPartOfAVersion checks what commands print about an object whose valid part is in force, because no version without errors
+// is known.
+func TestPartOfAVersion(t *testing.T) {
+	s := newShop(t)
+	path := write(t, `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: reviews, namespace: shop}
+spec:
+  hosts: [reviews]
+  http:
+  - {match: [{uri: {prefix: /a}}], route: [{destination: {host: a}}], timeout: 5x}
+  - {route: [{destination: {host: b}}]}
+`)
+	s.apply(path)
+	s.refuse(path)
+	_, out, _ := moonsail(t, "explain", "vs/reviews", "--address", s.url)
+	require.Contains(t, out, "\n  a part of its newest version is refused, at "+path+":7\n")
+	require.NotContains(t, out, "\n  its newest version")
+	status, _, errOut := moonsail(t, "wait", "vs/reviews", "--timeout", "1m", "--address", s.url)
+	require.NotZero(t, status)
+	require.Contains(t, errOut, "error: it has errors, so the control plane uses only a part of it: VirtualService/shop/reviews: spec.http[0].timeout: ")
+
+	list := s.problems[1:] // after the warning that a part is in force
+	w := &explain.Why{Verdict: &explain.CallVerdict{}, Outbound: &explain.Passage{Result: &simulate.Result{}, Objects: []explain.Source{
+		{Object: list[0].Object, Decides: "route", Error: &list[0], Partly: true},
+	}}}
+	var b strings.Builder
+	require.NoError(t, printWhy(newWhyCommand(), &b, w))
+	require.Contains(t, b.String(), "\n      a part of its newest version is refused, at "+path+":7: spec.http[0].timeout: ")
 }
 
 // TestWaitForRefusedVersion checks that wait fails for an object whose newest version has errors, unless a version is given.

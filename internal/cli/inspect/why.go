@@ -190,7 +190,7 @@ func printPassage(b *strings.Builder, s terminal.Style, verb string, p *explain.
 		for _, o := range p.Objects {
 			fmt.Fprintf(b, "    %s: %s%s\n", o.Object, o.Decides, s.Dim(spaced(o.Origin)))
 			if o.Error != nil {
-				fmt.Fprintf(b, "      %s\n", s.Warn(refusedText(o.Error)+": "+messageOf(*o.Error)))
+				fmt.Fprintf(b, "      %s\n", s.Warn(refusedText(o.Error, o.Partly)+": "+messageOf(*o.Error)))
 			}
 		}
 	}

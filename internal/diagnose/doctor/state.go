@@ -15,7 +15,7 @@ func (p *plane) configErrors() verdict {
 		return checked()
 	}
 	return checked(Finding{
-		Severity: Warning, What: "objects or files have errors, so their newest version is not in force", Evidence: []string{fmt.Sprintf("%s %.0f", metric, n)},
+		Severity: Warning, What: "objects or files have errors, so their newest version is not in force, or only in part", Evidence: []string{fmt.Sprintf("%s %.0f", metric, n)},
 		Advice: []string{"list the errors with 'moonsail analyze', in the directory or the cluster; 'moonsail explain OBJECT' shows those of one object"},
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
@@ -50,8 +51,10 @@ type Explanation struct {
 	// Problems were found when the object was read. An object with errors is not in force; a warning may be
 	// about a part that is left out.
 	Problems []string `json:"problems,omitempty"`
-	// Error is the first error of Problems: the newest version of the object is not in force. nil: there is none.
+	// Error is the first error of Problems: the newest version of the object is not in force, or only in part. nil: there is none.
 	Error *problem.Problem `json:"error,omitempty"`
+	// Partly: the valid part of the version with Error is in force, because no version without errors is known.
+	Partly bool `json:"partly,omitempty"`
 
 	// Revision is that of the last change; 0: no stage knows of one yet.
 	Revision  model.Revision      `json:"revision,omitempty"`
@@ -110,14 +113,14 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 	last, known := x.Changes.LastChange(key)
 	snap := x.Snapshot()
 	o := snap.Get(key)
-	problems, failure := x.problems(key)
+	problems, failure, partly := x.problems(key)
 	switch {
 	case o == nil && !known && len(problems) > 0:
 		return nil, fmt.Errorf("%s: no version is in force: %s", key, strings.Join(problems, "; "))
 	case o == nil && !known:
 		return nil, fmt.Errorf("%s: not found, and not deleted lately", key)
 	}
-	e := &Explanation{Now: time.Now(), Object: key, Exists: o != nil, Problems: problems, Error: failure, State: changelog.Building, Proxies: []distribution.ProxySyncStatus{}}
+	e := &Explanation{Now: time.Now(), Object: key, Exists: o != nil, Problems: problems, Error: failure, Partly: partly, State: changelog.Building, Proxies: []distribution.ProxySyncStatus{}}
 	if o != nil {
 		m := o.Metadata()
 		e.ResourceVersion, e.Origin, e.Content = m.ResourceVersion, m.Origin, Content(o)
@@ -139,25 +142,28 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 	return e, nil
 }
 
-// problems returns the problems of an object as lines without the object and its place, and the first error.
-func (x *Explainer) problems(key model.Key) (lines []string, failure *problem.Problem) {
+// problems returns the problems of an object as lines without the object and its place, and the first error. partly reports
+// that the valid part of the version with the error is in force.
+func (x *Explainer) problems(key model.Key) (lines []string, failure *problem.Problem, partly bool) {
 	if x.Problems == nil {
-		return nil, nil
+		return nil, nil, false
 	}
 	for _, p := range x.Problems(key) {
 		if p.Severity == problem.SeverityError && failure == nil {
 			failure = new(p)
 		}
+		partly = partly || p.Code == code.PartlyUsed
 		p.File, p.Line, p.Object = "", 0, model.Key{}
 		lines = append(lines, p.String())
 	}
-	return lines, failure
+	return lines, failure, failure != nil && partly
 }
 
-// errorOf returns the first error of an object's newest version; nil: that version is in force.
-func (x *Explainer) errorOf(key model.Key) *problem.Problem {
-	_, failure := x.problems(key)
-	return failure
+// errorOf returns the first error of an object's newest version; nil: that version is in force. partly has the meaning of
+// Explanation.Partly.
+func (x *Explainer) errorOf(key model.Key) (failure *problem.Problem, partly bool) {
+	_, failure, partly = x.problems(key)
+	return failure, partly
 }
 
 // RevisionStatus is the status of one change.

@@ -67,8 +67,9 @@ type Source struct {
 	Object  model.Key `json:"object"`
 	Origin  string    `json:"origin,omitempty"` // file and line, or the API server
 	Decides string    `json:"decides"`
-	// Error has the meaning of Explanation.Error.
-	Error *problem.Problem `json:"error,omitempty"`
+	// Error and Partly have the meaning of those of Explanation.
+	Error  *problem.Problem `json:"error,omitempty"`
+	Partly bool             `json:"partly,omitempty"`
 }
 
 // UndecidedError is the error for a call that the simulator cannot decide, because the proxy uses a feature of Envoy that it
@@ -463,7 +464,7 @@ func (x *Explainer) sources(snap *store.Snapshot, w *proxyWorld, r *simulate.Res
 // sourceList collects sources, each once.
 type sourceList struct {
 	snap    *store.Snapshot
-	errorOf func(model.Key) *problem.Problem
+	errorOf func(model.Key) (*problem.Problem, bool)
 	list    []Source
 }
 
@@ -471,7 +472,8 @@ func (s *sourceList) add(key model.Key, decides string) {
 	if slices.ContainsFunc(s.list, func(o Source) bool { return o.Object == key && o.Decides == decides }) {
 		return
 	}
-	o := Source{Object: key, Decides: decides, Error: s.errorOf(key)}
+	o := Source{Object: key, Decides: decides}
+	o.Error, o.Partly = s.errorOf(key)
 	if object := s.snap.Get(key); object != nil {
 		o.Origin = object.Metadata().Origin
 	}

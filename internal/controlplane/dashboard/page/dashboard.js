@@ -1095,7 +1095,7 @@ async function showObject(r, left) {
         ["proxies", countsText(e.counts)],
         ["content", a("as the control plane has it", pageLink(`/debug/store/${path}`))]
       ]),
-      ...e.error ? [el("p", "bad", `Its newest version is refused${placeOf(e.error) && `, at ${placeOf(e.error)}`}.`)] : [],
+      ...e.error ? [el("p", "bad", `${e.partly ? "A part of its" : "Its"} newest version is refused${placeOf(e.error) && `, at ${placeOf(e.error)}`}.`)] : [],
       ...(e.problems ?? []).map((p) => el("p", "warn", p)),
       ...e.change ? [heading("The way of its last change"), way(e.change)] : [],
       heading("Proxies that do not have it"),

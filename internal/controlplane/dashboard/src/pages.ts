@@ -224,6 +224,7 @@ interface Explanation {
   origin?: string;
   problems?: string[];
   error?: Problem; // the newest version is not in force
+  partly?: boolean; // but its valid part is
   revision?: number;
   operation?: string;
   observed?: string;
@@ -249,7 +250,7 @@ export async function showObject(r: Route, left: AbortSignal): Promise<number> {
         ["last change", e.revision ? a(`change ${e.revision}`, link("change", [String(e.revision)])) : undefined],
         ["proxies", countsText(e.counts)], ["content", a("as the control plane has it", pageLink(`/debug/store/${path}`))],
       ]),
-      ...(e.error ? [el("p", "bad", `Its newest version is refused${placeOf(e.error) && `, at ${placeOf(e.error)}`}.`)] : []),
+      ...(e.error ? [el("p", "bad", `${e.partly ? "A part of its" : "Its"} newest version is refused${placeOf(e.error) && `, at ${placeOf(e.error)}`}.`)] : []),
       ...(e.problems ?? []).map((p) => el("p", "warn", p)),
       ...(e.change ? [heading("The way of its last change"), way(e.change)] : []),
       heading("Proxies that do not have it"), ...warnings(lacking), ...positions(e.proxies, e.leftOut, e.now, none));
