@@ -421,3 +421,24 @@ func Selects(o Selecting, labels map[string]string) bool {
 	names, _ := o.(Targeting).TargetGateways()
 	return ok && slices.Contains(names, name)
 }
+
+// IsPlainName reports whether a name has only letters, digits, ".", "-" and "_", and begins with a letter or digit, as all
+// names of Kubernetes and of hosts do. Shells and terminals give no character of it another meaning.
+func IsPlainName(name string) bool {
+	for i, c := range []byte(name) {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !letter && (i == 0 || c != '.' && c != '-' && c != '_') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// CommandWord returns a name for a command that users copy into a shell. Others may have chosen the name: if it is not plain,
+// the word is placeholder.
+func CommandWord(name, placeholder string) string {
+	if IsPlainName(name) {
+		return name
+	}
+	return placeholder
+}

@@ -28,16 +28,13 @@ func repeats(f *pflag.Flag) bool {
 // the program, as "kubectl moonsail", and the flags that choose where cmd looked.
 func Hint(cmd *cobra.Command, advice string) string {
 	root := cmd.Root()
-	return commandInQuotes.ReplaceAllStringFunc(advice, func(quoted string) string {
-		line, ours := strings.CutPrefix(strings.Trim(quoted, "'"), root.Name()+" ")
-		if !ours {
-			return quoted
-		}
+	// Apostrophes, as in "Envoy's", begin no command.
+	commands := regexp.MustCompile(`'` + regexp.QuoteMeta(root.Name()) + ` ([^']*)'`)
+	return commands.ReplaceAllStringFunc(advice, func(quoted string) string {
+		line := commands.FindStringSubmatch(quoted)[1]
 		return "'" + root.DisplayName() + " " + line + repeated(cmd, line) + "'"
 	})
 }
-
-var commandInQuotes = regexp.MustCompile(`'[^']+'`)
 
 // repeated returns the flags of cmd that a command line lacks and takes, with a space before each.
 func repeated(cmd *cobra.Command, line string) string {
@@ -64,10 +61,11 @@ func repeated(cmd *cobra.Command, line string) string {
 
 var plainWord = regexp.MustCompile(`^[\w@%+=:,./~-]+$`)
 
-// shellWord quotes a word for shells, without single quotes, which are around the command.
+// shellWord quotes a word for shells, without single quotes, which are around the command. An interactive shell expands "!"
+// within double quotes, so that it stands outside of them.
 func shellWord(s string) string {
 	if plainWord.MatchString(s) {
 		return s
 	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(s) + `"`
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`", "!", `"\!"`).Replace(s) + `"`
 }

@@ -77,7 +77,7 @@ func isUsage(cmd *cobra.Command, err error) bool {
 
 // wrongUsage returns a usage error in the form that users see.
 func wrongUsage(cmd *cobra.Command, err error) *UserError {
-	shown := &UserError{What: err.Error()}
+	shown := &UserError{What: Hint(cmd, err.Error())}
 	var ue *UserError
 	switch {
 	case errors.As(err, &ue):

@@ -98,7 +98,7 @@ func (f *explainFlags) run(cmd *cobra.Command, object string) error {
 	}
 	out := &explained{e, f.inUse(cmd.Context(), e)}
 	return f.out.Print(cmd.OutOrStdout(), out, func(w io.Writer) error {
-		if err := printExplanation(w, e); err != nil {
+		if err := printExplanation(cmd, w, e); err != nil {
 			return err
 		}
 		return printInUse(w, terminal.StyleFor(w), out.InUse)
@@ -118,7 +118,7 @@ func fetchExplanation(ctx context.Context, c *client.ControlPlane, key model.Key
 	return e, c.Get(ctx, c.Scoped(page), e)
 }
 
-func printExplanation(w io.Writer, e *explain.Explanation) error {
+func printExplanation(cmd *cobra.Command, w io.Writer, e *explain.Explanation) error {
 	var b strings.Builder
 	s := terminal.StyleFor(w)
 	fmt.Fprintf(&b, "%s  %s\n", s.Bold(e.Object.String()), objectState(s, e))
@@ -142,7 +142,7 @@ func printExplanation(w io.Writer, e *explain.Explanation) error {
 	if _, err := io.WriteString(w, b.String()); err != nil || e.Revision == 0 {
 		return err
 	}
-	return printDistribution(w, s, e)
+	return printDistribution(cmd, w, s, e)
 }
 
 // refusedText describes that the newest version of an object, or a part of it, is not in force, and where its error is.
@@ -258,7 +258,7 @@ func waterfall(b *strings.Builder, s terminal.Style, e *explain.Explanation) {
 		e.Change.Resources, e.Change.Bytes)
 }
 
-func printDistribution(w io.Writer, s terminal.Style, e *explain.Explanation) error {
+func printDistribution(cmd *cobra.Command, w io.Writer, s terminal.Style, e *explain.Explanation) error {
 	if _, err := fmt.Fprintf(w, "\n%s%s\n", countsText(s, &e.Counts), haveIt(e)); err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func printDistribution(w io.Writer, s terminal.Style, e *explain.Explanation) er
 		t := terminal.NewTable("PROXY", "STATE", "WHY")
 		for i := range e.Proxies {
 			p := &e.Proxies[i]
-			reasons := reasonTexts(p, e.Now)
+			reasons := reasonTexts(cmd, p, e.Now)
 			t.Row(proxyOf(p), positionText(s, p), reasons[0])
 			for _, more := range reasons[1:] {
 				t.Row("", "", more)
@@ -346,8 +346,8 @@ func positionText(s terminal.Style, w *distribution.ProxySyncStatus) string {
 }
 
 // why describes why a proxy lacks a change.
-func why(w *distribution.ProxySyncStatus, now time.Time) string {
-	return strings.Join(reasonTexts(w, now), "; ")
+func why(cmd *cobra.Command, w *distribution.ProxySyncStatus, now time.Time) string {
+	return strings.Join(reasonTexts(cmd, w, now), "; ")
 }
 
 // mostReasons bounds the texts of reasonTexts.
@@ -355,7 +355,7 @@ const mostReasons = 5
 
 // reasonTexts describes why a proxy lacks a change, in at least one text. Refused resources of a type with the same message share
 // one.
-func reasonTexts(w *distribution.ProxySyncStatus, now time.Time) []string {
+func reasonTexts(cmd *cobra.Command, w *distribution.ProxySyncStatus, now time.Time) []string {
 	var joined []distribution.Reason
 	for i := range w.Reasons {
 		r := w.Reasons[i]
@@ -373,7 +373,8 @@ func reasonTexts(w *distribution.ProxySyncStatus, now time.Time) []string {
 		texts = append(texts, reasonText(&joined[i], now))
 	}
 	if more := len(joined) - mostReasons; more > 0 {
-		texts = append(texts, fmt.Sprintf("and %s: see 'moonsail proxies %s.%s'", terminal.Count(more, "more reason"), w.Name, w.Namespace))
+		command := "'moonsail proxies " + model.CommandWord(w.Name+"."+w.Namespace, "PROXY") + "'"
+		texts = append(texts, fmt.Sprintf("and %s: see %s", terminal.Count(more, "more reason"), terminal.Hint(cmd, command)))
 	}
 	if len(texts) == 0 {
 		return []string{""}

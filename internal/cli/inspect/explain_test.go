@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/config"
@@ -285,6 +286,11 @@ func TestCompletion(t *testing.T) {
 
 // TestRefusalsTogether checks that refused resources with the same message share a text, and that the texts are bounded.
 func TestRefusalsTogether(t *testing.T) {
+	root := &cobra.Command{Use: "moonsail"}
+	root.AddCommand(Commands()...)
+	cmd, _, err := root.Find([]string{"explain"})
+	require.NoError(t, err)
+	require.NoError(t, cmd.Flags().Set("address", "h:1"))
 	p := &distribution.ProxySyncStatus{Name: "web-1", Namespace: "shop", Reasons: []distribution.Reason{{Cause: distribution.CauseUnsent, Type: "EDS"}}}
 	for _, name := range []string{"a", "b", "c", "d"} {
 		p.Reasons = append(p.Reasons, distribution.Reason{Cause: distribution.CauseRefused, Type: "CDS", Names: []string{name}, Text: "no"})
@@ -294,7 +300,9 @@ func TestRefusalsTogether(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"EDS is about to be sent", "refused CDS a, b and 2 more: no", "refused LDS l: never 0", "refused LDS l: never 1", "refused LDS l: never 2",
-		"and 2 more reasons: see 'moonsail proxies web-1.shop'",
-	}, reasonTexts(p, noon))
-	require.Equal(t, []string{""}, reasonTexts(&distribution.ProxySyncStatus{}, noon))
+		"and 2 more reasons: see 'moonsail proxies web-1.shop --address h:1'",
+	}, reasonTexts(cmd, p, noon))
+	p.Name = "web-$(id)"
+	require.Contains(t, reasonTexts(cmd, p, noon), "and 2 more reasons: see 'moonsail proxies PROXY --address h:1'")
+	require.Equal(t, []string{""}, reasonTexts(cmd, &distribution.ProxySyncStatus{}, noon))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
@@ -133,6 +134,6 @@ func TestStaleOfAllControlPlanes(t *testing.T) {
 	require.Equal(t, "no connected proxy holds a removed endpoint\n", out)
 
 	var b strings.Builder
-	require.NoError(t, printStale(&b, &explain.Stale{Others: all.Others}))
+	require.NoError(t, printStale(&cobra.Command{}, &b, &explain.Stale{Others: all.Others}))
 	require.Contains(t, b.String(), "no known connected proxy holds")
 }

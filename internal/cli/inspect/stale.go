@@ -47,7 +47,7 @@ The metric moonsail_stale_proxies counts the same for one control plane, from on
 			s.Holders = slices.DeleteFunc(s.Holders, func(h explain.StaleHolder) bool { return !namespaces.Has(h.Namespace) })
 			s.Away = slices.DeleteFunc(s.Away, func(a explain.AwayFromMesh) bool { return !namespaces.Has(a.Namespace) })
 			return errors.Join(
-				out.Print(cmd.OutOrStdout(), client.List{Value: s, Names: func() []string { return staleNames(s) }, Table: func(w io.Writer) error { return printStale(w, s) }}),
+				out.Print(cmd.OutOrStdout(), client.List{Value: s, Names: func() []string { return staleNames(s) }, Table: func(w io.Writer) error { return printStale(cmd, w, s) }}),
 				noteIncomplete(cmd, &out, s.Others))
 		},
 	}
@@ -70,9 +70,9 @@ func staleNames(s *explain.Stale) (names []string) {
 	return slices.Compact(names)
 }
 
-func printStale(w io.Writer, s *explain.Stale) error {
+func printStale(cmd *cobra.Command, w io.Writer, s *explain.Stale) error {
 	style := terminal.StyleFor(w)
-	if err := printHolders(w, style, s); err != nil {
+	if err := printHolders(cmd, w, style, s); err != nil {
 		return err
 	}
 	for _, p := range s.Away {
@@ -84,7 +84,7 @@ func printStale(w io.Writer, s *explain.Stale) error {
 	return printIncomplete(w, style, s.Others)
 }
 
-func printHolders(w io.Writer, style terminal.Style, s *explain.Stale) error {
+func printHolders(cmd *cobra.Command, w io.Writer, style terminal.Style, s *explain.Stale) error {
 	if len(s.Holders) == 0 {
 		text := style.Good("no connected proxy holds a removed endpoint")
 		if isSilent(s.Others) {
@@ -97,7 +97,7 @@ func printHolders(w io.Writer, style terminal.Style, s *explain.Stale) error {
 	for i := range s.Holders {
 		h := &s.Holders[i]
 		p := &distribution.ProxySyncStatus{Name: h.Name, Namespace: h.Namespace, Reasons: h.Reasons, ControlPlane: h.ControlPlane}
-		t.Row(proxyOf(p), h.Address, style.Bad(age(s.Now, h.Since)), h.Cluster, why(p, s.Now))
+		t.Row(proxyOf(p), h.Address, style.Bad(age(s.Now, h.Since)), h.Cluster, why(cmd, p, s.Now))
 	}
 	return t.Write(w)
 }

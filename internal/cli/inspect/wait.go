@@ -230,11 +230,11 @@ func (a *awaited) refusedBySource() error {
 }
 
 func explainCommand(k model.Key) string {
-	command := fmt.Sprintf("moonsail explain %s/%s", strings.ToLower(string(k.Kind)), k.Name)
+	command := fmt.Sprintf("moonsail explain %s/%s", strings.ToLower(string(k.Kind)), model.CommandWord(k.Name, "NAME"))
 	if k.Namespace == "" {
 		return command
 	}
-	return command + " -n " + k.Namespace
+	return command + " -n " + model.CommandWord(k.Namespace, "NAMESPACE")
 }
 
 // hasErrors returns the error of a file, directory or object whose first error is p. place is where p is if p does not know,
@@ -445,7 +445,7 @@ func (f *waitFlags) printObject(cmd *cobra.Command, w io.Writer, s terminal.Styl
 		if outcome == waitRefused && p.Position != distribution.StateRefused {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "  %s: %s\n", proxyOf(p), strings.Join(reasonTexts(p, e.Now), "\n    ")); err != nil {
+		if _, err := fmt.Fprintf(w, "  %s: %s\n", proxyOf(p), strings.Join(reasonTexts(cmd, p, e.Now), "\n    ")); err != nil {
 			return err
 		}
 	}

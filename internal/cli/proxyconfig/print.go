@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
@@ -86,7 +87,7 @@ func (c *comparedConfig) elsewhere(section string) string {
 	case section == "secrets" && len(c.Secrets) > 0:
 		return " from the control plane"
 	case section == "extensions" && at > 0 && c.Agent != "":
-		return c.hint(fmt.Sprintf("; its agent has the plugins with fetched modules: see 'moonsail proxy-config extensions %s.plugins%s'", c.Proxy[:at], c.Proxy[at:]))
+		return c.hint(fmt.Sprintf("; its agent has the plugins with fetched modules: see 'moonsail proxy-config extensions %s'", model.CommandWord(c.Proxy[:at]+".plugins"+c.Proxy[at:], "PROXY")))
 	}
 	return ""
 }

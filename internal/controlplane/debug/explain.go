@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // defaultProxies is the default of ?max=.
@@ -123,7 +124,7 @@ func answer(w http.ResponseWriter, value any, err error) {
 	case errors.As(err, &gone):
 		disconnected(w, err.Error(), "")
 	case errors.As(err, &undecided):
-		fail(w, http.StatusNotImplemented, err.Error(), "make the call, and read what the proxy has with 'moonsail proxy-config all "+undecided.Proxy+"'")
+		fail(w, http.StatusNotImplemented, err.Error(), "make the call, and read what the proxy has with 'moonsail proxy-config all "+model.CommandWord(undecided.Proxy, "PROXY")+"'")
 	case err != nil:
 		fail(w, http.StatusBadRequest, err.Error(), "")
 	default:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // mostNamed bounds the proxies that a finding names.
@@ -36,7 +37,7 @@ func (p *plane) rejects() verdict {
 		return checked(Finding{
 			Severity: Critical, What: what, Evidence: append(named(refusing, p.connected.refusals), counted...),
 			Advice: []string{
-				"see all refused resources and Envoy's messages with 'moonsail proxies " + refusing[0].Name + "'; objects that are the cause have a condition",
+				"see all refused resources and Envoy's messages with 'moonsail proxies " + model.CommandWord(refusing[0].Name, "PROXY") + "'; objects that are the cause have a condition",
 				"list these proxies with 'moonsail proxies --status nacked'",
 			},
 		})
@@ -108,7 +109,7 @@ func (p *plane) behind() verdict {
 	return checked(Finding{
 		Severity: Critical, What: what, Evidence: named(late, p.connected.lack),
 		Advice: []string{
-			"see what a proxy waits for with 'moonsail proxies " + late[0].Name + "'; one that does not answer may be stopped, or lack CPU or memory",
+			"see what a proxy waits for with 'moonsail proxies " + model.CommandWord(late[0].Name, "PROXY") + "'; one that does not answer may be stopped, or lack CPU or memory",
 			"list these proxies with 'moonsail proxies --status behind', and follow them with --watch",
 		},
 	})

@@ -159,3 +159,14 @@ func TestOneMoreProxy(t *testing.T) {
 	found, _ := findings(t, &doctor.PlaneEvidence{Now: metrics(t, moonsail), Connected: &doctor.Connected{Now: clock, Proxies: all}})
 	require.Equal(t, "and 1 more proxy", found["behind"].Evidence[3])
 }
+
+// TestNamesInAdvice checks that a command that users copy into a shell has no name with which a workload could add another one.
+func TestNamesInAdvice(t *testing.T) {
+	for name, word := range map[string]string{"web-1.shop": "web-1.shop", "web-$(id).shop": "PROXY", "`id`.shop": "PROXY", "a';id;'.shop": "PROXY", "--x.shop": "PROXY", "a\nb.shop": "PROXY"} {
+		late := doctor.ConnectedProxy{Name: name, Behind: true, Types: []doctor.ConnectedType{{Type: "CDS", Refused: []doctor.RefusedResource{{Name: "a", Message: "no"}}}}}
+		found, _ := findings(t, &doctor.PlaneEvidence{Now: metrics(t, moonsail), Connected: &doctor.Connected{Now: clock, Proxies: []doctor.ConnectedProxy{late}}})
+		for _, check := range []string{"behind", "rejects"} {
+			require.Contains(t, found[check].Advice[0], "'moonsail proxies "+word+"';", name)
+		}
+	}
+}

@@ -100,7 +100,7 @@ func (x *Explainer) Why(c Call) (*Why, error) {
 	snap, p := x.Snapshot(), world.proxy
 	w := &Why{Now: time.Now(), From: p.String(), URL: u.String(), Gateway: p.Type == model.ProxyRouter}
 	if world.outstanding > 0 {
-		w.Notes = append(w.Notes, fmt.Sprintf("the proxy has not accepted %d of its resources yet and may still do something else: see 'moonsail proxies %s'", world.outstanding, p))
+		w.Notes = append(w.Notes, fmt.Sprintf("the proxy has not accepted %d of its resources yet and may still do something else: see 'moonsail proxies %s'", world.outstanding, model.CommandWord(p.String(), "PROXY")))
 	}
 	call, to := x.call(w, snap, world, u, c)
 	if w.Gateway {
