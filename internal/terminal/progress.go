@@ -41,7 +41,7 @@ func StartProgress(w io.Writer, label string) *Progress {
 
 func newProgress(w io.Writer, label string, terminal bool) *Progress {
 	return &Progress{
-		w: w, style: StyleFor(w), terminal: terminal, label: label, next: quietTime,
+		w: Raw(w), style: StyleFor(w), terminal: terminal, label: label, next: quietTime,
 		stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 }
@@ -86,10 +86,10 @@ func (p *Progress) tick(elapsed time.Duration) {
 	took := elapsed.Round(time.Second).String()
 	switch {
 	case p.terminal:
-		fmt.Fprintf(p.w, "\r\x1b[K%s %s", p.label, p.style.Dim(took))
+		fmt.Fprintf(p.w, "\r\x1b[K%s %s", Escape(p.label), p.style.Dim(took))
 		p.shown = true
 	case elapsed >= p.next:
-		fmt.Fprintf(p.w, "%s (%s)\n", p.label, took)
+		fmt.Fprintf(p.w, "%s (%s)\n", Escape(p.label), took)
 		p.next = elapsed + plainInterval
 	}
 }

@@ -92,11 +92,14 @@ func wrongUsage(cmd *cobra.Command, err error) *UserError {
 	return shown
 }
 
-// SetUp makes a command the root of a command line: Run prints its errors, and environment variables set flags that
-// the command line does not set (see EnvFlag).
+// SetUp makes a command the root of a command line: Run prints its errors, environment variables set flags that
+// the command line does not set (see EnvFlag), and control characters in output become visible (see Raw).
 func SetUp(root *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return flagsFromEnv(cmd, os.LookupEnv) }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		showControls(cmd)
+		return flagsFromEnv(cmd, os.LookupEnv)
+	}
 	root.SetFlagErrorFunc(wrongFlag)
 	root.SetHelpFunc(printHelp)
 	root.SetUsageFunc(printUsage)

@@ -18,7 +18,7 @@ func StyleFor(w io.Writer) Style {
 
 // IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := Raw(w).(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

@@ -137,7 +137,7 @@ func (f *flags) run(cmd *cobra.Command) error {
 		if err != nil {
 			return asUsage(err)
 		}
-		_, err = cmd.OutOrStdout().Write(bootstrap)
+		_, err = terminal.Raw(cmd.OutOrStdout()).Write(bootstrap)
 		return err
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())

@@ -63,7 +63,7 @@ func (f *flags) build(cmd *cobra.Command, environ []string) (*sidecar.Config, er
 	if err := f.intercept.into(cmd, &c); err != nil {
 		return nil, err
 	}
-	c.AccessLog = cmd.OutOrStdout()
+	c.AccessLog = terminal.Raw(cmd.OutOrStdout())
 	c.Log, err = f.logger(cmd, c.Workload)
 	return &c, err
 }

@@ -166,7 +166,7 @@ func (f *interceptFlags) apply(cmd *cobra.Command, c *intercept.Config, dry bool
 		return err
 	}
 	if dry {
-		return writeRules(cmd.OutOrStdout(), c, intercept.Backend(f.backend))
+		return writeRules(terminal.Raw(cmd.OutOrStdout()), c, intercept.Backend(f.backend))
 	}
 	with, err := intercept.Apply(cmd.Context(), c, intercept.Backend(f.backend))
 	if err != nil {

@@ -95,7 +95,7 @@ func (f *injectFlags) run(cmd *cobra.Command) error {
 		return &terminal.UserError{What: "cannot inject", Where: name, Err: err, Next: "correct the input"}
 	}
 	if f.out == "" {
-		_, err = io.Copy(cmd.OutOrStdout(), &out)
+		_, err = io.Copy(terminal.Raw(cmd.OutOrStdout()), &out)
 		return err
 	}
 	if err := os.WriteFile(f.out, out.Bytes(), 0o644); err != nil { //nolint:gosec // manifests have no secrets

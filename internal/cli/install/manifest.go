@@ -62,7 +62,7 @@ docs/migrate-from-istio.md describes a migration.`,
 			if err != nil {
 				return wrongManifest(err)
 			}
-			_, err = cmd.OutOrStdout().Write(text)
+			_, err = terminal.Raw(cmd.OutOrStdout()).Write(text)
 			return err
 		},
 	}

@@ -100,7 +100,7 @@ The webhooks have the default policies of the chart moonsail. For others, set it
 				if i > 0 {
 					text = append([]byte("---\n"), text...)
 				}
-				if _, err := cmd.OutOrStdout().Write(text); err != nil {
+				if _, err := terminal.Raw(cmd.OutOrStdout()).Write(text); err != nil {
 					return err
 				}
 			}

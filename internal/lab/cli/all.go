@@ -165,7 +165,7 @@ func (f *allFlags) one(cmd *cobra.Command, x labRun) labResult {
 		_ = os.Remove(filepath.Join(dir, old)) // there may be none
 	}
 	r, begun := labResult{Name: x.name, About: x.about}, time.Now()
-	text, err := runSelf(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
+	text, err := runSelf(cmd.Context(), terminal.Raw(cmd.OutOrStdout()), terminal.Raw(cmd.ErrOrStderr()), args)
 	r.Text, r.Took = text, time.Since(begun).Seconds()
 	if err != nil {
 		r.Failed = err.Error()
