@@ -137,11 +137,15 @@ func parseID(id string) (*model.Proxy, error) {
 	return p, checkNames(p)
 }
 
-// checkNames returns an error for a name that no object of Kubernetes can have.
+// checkNames returns an error for a name that neither an object of Kubernetes nor a host can have. Names are parts of Envoy's
+// configuration, and of commands that tools offer to people.
 func checkNames(p *model.Proxy) error {
 	for _, n := range [...]struct{ of, name string }{{"name", p.Name}, {"namespace", p.Namespace}, {"service account", p.ServiceAccount}} {
 		if len(n.name) > maxName {
 			return fmt.Errorf("the %s has %d bytes, and the limit is %d", n.of, len(n.name), maxName)
+		}
+		if n.name != "" && !model.IsPlainName(n.name) {
+			return fmt.Errorf("the %s %q may only have letters, digits, dots, hyphens and underscores, and begins with a letter or digit", n.of, ShortID(n.name))
 		}
 	}
 	return nil

@@ -92,6 +92,10 @@ func TestLargeNodesAreRefused(t *testing.T) {
 			"the name has 254 bytes, and the limit is 253":                 {metadata: map[string]any{"NAME": strings.Repeat("n", maxName+1)}},
 			"the namespace has 254 bytes, and the limit is 253":            {metadata: map[string]any{"NAMESPACE": strings.Repeat("n", maxName+1)}},
 			"the service account has 254 bytes, and the limit is 253":      {metadata: map[string]any{"SERVICE_ACCOUNT": strings.Repeat("n", maxName+1)}},
+			`the name "web-$(id)" may only have letters`:                   {metadata: map[string]any{"NAME": "web-$(id)"}},
+			`the namespace "-n" may only have letters`:                     {metadata: map[string]any{"NAMESPACE": "-n"}},
+			`the service account "a'b" may only have letters`:              {metadata: map[string]any{"SERVICE_ACCOUNT": "a'b"}},
+			`the name "a\nb" may only have letters`:                        {id: "sidecar~10.0.0.1~a\nb.shop~shop.svc.cluster.local"},
 			"it has 1025 bytes, and the limit is 1024; expected " + idForm: {id: "sidecar~10.0.0.1~a.b~" + strings.Repeat("d", maxID-20)},
 		} {
 			metadata, err := structpb.NewStruct(node.metadata)
