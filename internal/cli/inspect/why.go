@@ -125,7 +125,7 @@ func printWhy(cmd *cobra.Command, out io.Writer, w *explain.Why) error {
 	for _, n := range w.Notes {
 		fmt.Fprintf(&b, "  %s %s\n", s.Warn("note:"), terminal.Hint(cmd, n))
 	}
-	if w.IsUnresolved() {
+	if w.HasNoWay() {
 		_, err := io.WriteString(out, b.String())
 		return err
 	}

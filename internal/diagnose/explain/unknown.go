@@ -41,6 +41,11 @@ func isUnknown(r *simulate.Result) bool {
 // unknown replaces the verdict of a call that the caller's proxy treats as one to an unknown destination, and of a call to a
 // name without an address.
 func (x *Explainer) unknown(w *Why, snap *store.Snapshot, world *proxyWorld, d *destination, direct bool) {
+	if !w.Gateway && !d.known && isOwn(world.proxy, d) {
+		w.Verdict = &CallVerdict{Ends: []End{{Percent: 100, Outcome: Local, Cause: "calls of " + w.From + " to itself do not go through its sidecar"}}}
+		w.Verdict.Text = w.Verdict.Ends[0].text()
+		return
+	}
 	r, v := w.Outbound.Result, w.Verdict
 	treated := isUnknown(r)
 	unresolved := !d.known && !direct && !d.isAddress() && inCluster(snap, d.name, world.proxy)
@@ -59,7 +64,7 @@ func (x *Explainer) unknown(w *Why, snap *store.Snapshot, world *proxyWorld, d *
 	if unresolved {
 		w.Verdict = &CallVerdict{Ends: []End{{Percent: 100, Outcome: Unresolved, Cause: "DNS has no address: " + why}}}
 		w.Verdict.Text = w.Verdict.Ends[0].text()
-		w.Verdict.Reasons = []string{"to an address of no service, " + does + " (" + policy + ")"}
+		w.Verdict.Reasons = []string{"to an address of no service, as from /etc/hosts, " + does + " (" + policy + ")"}
 		return
 	}
 	v.Reasons = append(v.Reasons, policy)
@@ -123,6 +128,14 @@ func (x *Explainer) unknownPolicy(snap *store.Snapshot, world *proxyWorld, direc
 		return "the proxy answers 502", policy + ", but nothing intercepts the call, so the proxy has no address to pass it on to"
 	}
 	return "the proxy passes it on unchanged", policy + ": " + ir.PassthroughCluster
+}
+
+// isOwn reports whether a workload itself is the destination: by a loopback address or localhost, or by its Pod's name, which its
+// /etc/hosts has.
+func isOwn(p *model.Proxy, d *destination) bool {
+	name := strings.TrimSuffix(strings.ToLower(d.name), ".")
+	ip, err := netip.ParseAddr(name)
+	return err == nil && ip.IsLoopback() || name == "localhost" || strings.HasSuffix(name, ".localhost") || name == p.Name
 }
 
 // inCluster reports whether only the cluster's DNS has a name: one without a dot, of the cluster's domain, or that ends with a

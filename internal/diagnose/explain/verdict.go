@@ -33,11 +33,12 @@ const (
 	Answered   Outcome = "answered"   // a proxy answers it
 	Closed     Outcome = "closed"     // a proxy closes the connection
 	Unresolved Outcome = "unresolved" // the host has no address, so the application cannot call it
+	Local      Outcome = "local"      // it does not leave the workload, so no proxy sees it
 )
 
-// IsUnresolved reports whether the application does not make the call, because the host has no address.
-func (w *Why) IsUnresolved() bool {
-	return w.Verdict != nil && slices.ContainsFunc(w.Verdict.Ends, func(e End) bool { return e.Outcome == Unresolved })
+// HasNoWay reports whether no proxy sees the call: the host has no address, or it is the workload itself.
+func (w *Why) HasNoWay() bool {
+	return w.Verdict != nil && slices.ContainsFunc(w.Verdict.Ends, func(e End) bool { return e.Outcome == Unresolved || e.Outcome == Local })
 }
 
 // End is one end of a call.
@@ -68,6 +69,8 @@ func (e *End) text() string {
 		return "reaches " + reached(e.shares, e.Percent) + prefixed(", ", e.Cause)
 	case Passed:
 		return "passed on unchanged to " + strings.Join(e.At, ", ") + prefixed(": ", e.Cause)
+	case Local:
+		return "stays in the workload: " + e.Cause
 	case Closed:
 		if strings.HasPrefix(e.Cause, deniedPrefix) {
 			return "connection " + e.Cause + " at " + some(e.At) + prefixed(": ", e.Detail)
