@@ -156,7 +156,7 @@ func (o *Object) findNamespace(ctx context.Context, key model.Key) (model.Key, e
 	for i := range list.Objects {
 		keys[i] = list.Objects[i].Key
 	}
-	for _, all := range [][]model.Key{keys, list.Deleted} {
+	for i, all := range [][]model.Key{keys, list.Deleted} {
 		switch found := named(all, key.Name); len(found) {
 		case 0:
 		case 1:
@@ -166,7 +166,9 @@ func (o *Object) findNamespace(ctx context.Context, key model.Key) (model.Key, e
 			for _, k := range found {
 				in = append(in, k.Namespace)
 			}
-			return key, terminal.UsageError{Err: fmt.Errorf("%s %s: exists in several namespaces (%s): choose one with --namespace", key.Kind, key.Name, strings.Join(in, ", "))}
+			slices.Sort(in)
+			verb := [...]string{"exists", "was deleted"}[i]
+			return key, terminal.UsageError{Err: fmt.Errorf("%s %s: %s in several namespaces (%s): choose one with --namespace", key.Kind, key.Name, verb, strings.Join(in, ", "))}
 		}
 	}
 	key.Namespace, o.unseen = "default", true

@@ -58,13 +58,13 @@ func (f *proxiesFlags) listCertificates(cmd *cobra.Command, names []string) erro
 			}
 			return sorted
 		},
-		Table: func(w io.Writer) error { return printCertificates(w, out, time.Now()) },
+		Table: func(w io.Writer) error { return f.printCertificates(w, out, time.Now()) },
 	})
 }
 
-func printCertificates(w io.Writer, list []proxyCertificate, now time.Time) error {
+func (f *proxiesFlags) printCertificates(w io.Writer, list []proxyCertificate, now time.Time) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, "no proxies are connected")
+		_, err := fmt.Fprintln(w, f.none())
 		return err
 	}
 	style := terminal.StyleFor(w)

@@ -189,6 +189,11 @@ func TestExplainFindsTheNamespace(t *testing.T) {
 	status, _, errOut := moonsail(t, "explain", "vs/reviews", "--address", s.url)
 	require.Equal(t, terminal.ExitUsage, status)
 	require.Contains(t, errOut, "exists in several namespaces (other, shop): choose one with --namespace")
+	for _, ns := range []string{"shop", "other"} {
+		s.remove(model.Key{Kind: model.KindVirtualService, Namespace: ns, Name: "reviews"})
+	}
+	_, _, errOut = moonsail(t, "explain", "vs/reviews", "--address", s.url)
+	require.Contains(t, errOut, "VirtualService reviews: was deleted in several namespaces (other, shop): choose one with --namespace")
 	status, _, errOut = moonsail(t, "explain", "vs/nothing", "--address", s.url)
 	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, errOut, "error: VirtualService nothing: not found in any namespace\n")

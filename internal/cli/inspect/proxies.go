@@ -268,17 +268,22 @@ func proxyColumns(list []server.ProxyState) []string {
 	return names
 }
 
+// none returns the text for an empty list.
+func (f *proxiesFlags) none() string {
+	text := "no proxies are connected"
+	if len(f.statuses) > 0 {
+		text = "no proxies are " + strings.Join(f.statuses, " or ")
+	}
+	if f.namespaces.Namespace != "" {
+		text += " from namespace " + f.namespaces.Namespace
+	}
+	return text
+}
+
 func (f *proxiesFlags) print(w io.Writer, list *debug.ProxyList) error {
 	style := terminal.StyleFor(w)
 	if len(list.Proxies) == 0 {
-		text := "no proxies are connected"
-		if len(f.statuses) > 0 {
-			text = "no proxies are " + strings.Join(f.statuses, " or ")
-		}
-		if f.namespaces.Namespace != "" {
-			text += " from namespace " + f.namespaces.Namespace
-		}
-		if _, err := fmt.Fprintln(w, text); err != nil {
+		if _, err := fmt.Fprintln(w, f.none()); err != nil {
 			return err
 		}
 		return printIncomplete(w, style, list.Others)

@@ -175,6 +175,8 @@ func TestProxyFormats(t *testing.T) {
 		{"proxies --status nacked,BEHIND -o name", 0, `^reviews-1\.shop\n$`},
 		{"proxies --status behind -o name", 0, `^$`},
 		{"proxies --status behind,synced", 0, `^no proxies are behind or synced\n$`},
+		{"proxies --certificates --status synced -n shop", 0, `^no proxies are synced from namespace shop\n$`},
+		{"proxies --workers --status behind", 0, `^no proxies are behind\n$`},
 		{"proxies --status synced -n shop", 0, `^no proxies are synced from namespace shop\n$`},
 		{"proxies --status behnd", 2, `--status "behnd": unknown status; did you mean "behind"\?: use synced, behind, nacked`},
 		{"proxies reviews-1.shop --status nacked", 2, `--status: filters a list: leave out PROXY`},

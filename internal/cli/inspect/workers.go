@@ -55,7 +55,7 @@ func (f *proxiesFlags) listWorkers(cmd *cobra.Command, names []string) error {
 		return err
 	}
 	return f.out.Print(cmd.OutOrStdout(), client.List{
-		Value: map[string]any{"proxies": out}, Names: func() []string { return names }, Table: func(w io.Writer) error { return printWorkers(w, out) },
+		Value: map[string]any{"proxies": out}, Names: func() []string { return names }, Table: func(w io.Writer) error { return f.printWorkers(w, out) },
 	})
 }
 
@@ -81,9 +81,9 @@ func (f *proxiesFlags) connectedNames(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-func printWorkers(w io.Writer, list []proxyWorkers) error {
+func (f *proxiesFlags) printWorkers(w io.Writer, list []proxyWorkers) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, "no proxies are connected")
+		_, err := fmt.Fprintln(w, f.none())
 		return err
 	}
 	style := terminal.StyleFor(w)
