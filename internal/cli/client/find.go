@@ -38,7 +38,7 @@ func (c *ControlPlane) Replicas(ctx context.Context) ([]*Replica, error) {
 // find chooses where to ask, in the order that the help of --address describes. The caller holds mu.
 func (c *ControlPlane) find(ctx context.Context) ([]*Replica, error) {
 	inCluster := c.choosesCluster()
-	given := c.Address != "" && c.Address != os.Getenv(AddressEnv) // a flag precedes the variable
+	given := c.AddressGiven()
 	switch {
 	case given && inCluster && !c.WithCluster:
 		return nil, terminal.UsageError{Err: errors.New("--address excludes --kubeconfig, --context, --istioNamespace and --revision: give either")}
@@ -69,10 +69,16 @@ func (c *ControlPlane) ClusterOf() (access kube.Cluster, ok bool) {
 	return access, true
 }
 
+// AddressGiven reports whether the flag --address is given. It precedes the variable, and a known cluster.
+func (c *ControlPlane) AddressGiven() bool {
+	return c.Address != "" && c.Address != os.Getenv(AddressEnv)
+}
+
 // ConfigDir returns the directory that is the source of the control plane at --address, or of the one on this machine if no cluster
-// is known. where names the control plane. An empty dir means that there is none, or that its source is an API server.
+// is known. where names the control plane. An empty dir means that there is none, or that its source is an API server; this is an error
+// if --address names it, because the API server may be any.
 func (c *ControlPlane) ConfigDir(ctx context.Context) (dir, where string, err error) {
-	given := c.Address != "" && c.Address != os.Getenv(AddressEnv)
+	given := c.AddressGiven()
 	_, known := c.Default()
 	if c.choosesCluster() || known && !given || c.Address == "" && !listens(ctx, DefaultAddress) {
 		return "", "", nil
@@ -85,6 +91,9 @@ func (c *ControlPlane) ConfigDir(ctx context.Context) (dir, where string, err er
 	if err := c.Get(ctx, "/debug/source", &source); err != nil || source.Directory == "" {
 		if IsNotFound(err) {
 			err = nil // a control plane without a source
+		}
+		if err == nil && given {
+			err = terminal.UsageError{Err: fmt.Errorf("--address: the source of %s is not a directory: choose its cluster with --context instead", replicas[0])}
 		}
 		return "", "", err
 	}

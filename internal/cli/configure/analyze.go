@@ -62,9 +62,9 @@ are one mesh, in which no object may be defined twice. Objects of -f CHANGE repl
 arguments, or of the cluster, with the same kind, namespace and name, as with 'kubectl apply'.
 
 With --kubeconfig or --context, the cluster has everything else, and only problems of the files are
-reported. Without arguments, the command checks the whole cluster of --kubeconfig, else of kubectl's
-files, else, in a Pod, its own. If there is none, it checks the directory of the control plane at
---address or on this machine.
+reported. Without arguments, the command checks the directory of the control plane at --address, or
+the whole cluster of --kubeconfig, else of kubectl's files, else, in a Pod, its own. If there is none,
+it checks the directory of the control plane on this machine.
 
 Each message ends with its code. --explain CODE describes cause and remedy. --suppress, or the
 annotation galley.istio.io/analyze-suppress of an object, with a list of codes or *, leaves it out.
@@ -239,6 +239,9 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 // names, or the cluster. Files are checked against a cluster only if a flag names one.
 func (f *analyzeFlags) choose(ctx context.Context, args []string) (files []string, source string, cluster *kube.Cluster, err error) {
 	chosen := f.useKube || f.plane.Kubeconfig != "" || f.plane.Context != ""
+	if f.plane.AddressGiven() && (chosen || len(args) > 0) {
+		return nil, "", nil, terminal.UsageError{Err: errors.New("--address excludes files, --kubeconfig and --context: give either")}
+	}
 	if !chosen && len(args) > 0 {
 		return args, "", nil, nil
 	}
