@@ -320,6 +320,14 @@ func (c *ControlPlane) explainProxy(ctx context.Context, proxy string, err error
 	}
 	var names, elsewhere []string
 	name, _, _ := strings.Cut(proxy, ".")
+	for i := range list.Disconnected {
+		p := &list.Disconnected[i]
+		if proxy == p.ID || proxy == p.Name || proxy == p.Name+"."+p.Namespace {
+			absent.UserError = &terminal.UserError{What: fmt.Sprintf("proxy %q is disconnected, since %s", proxy, p.DisconnectedSince.Local().Format("15:04:05")),
+				Where: absent.Where, Next: fmt.Sprintf("see 'moonsail proxies %s.%s'; it may be stuck, or unable to reach the control plane", p.Name, p.Namespace)}
+			return absent
+		}
+	}
 	for i := range list.Proxies {
 		p := &list.Proxies[i]
 		names = append(names, p.Name, p.Name+"."+p.Namespace)
@@ -337,7 +345,8 @@ func (c *ControlPlane) explainProxy(ctx context.Context, proxy string, err error
 	return absent
 }
 
-// ProxyNames completes the first arguments of a command with the names of connected proxies.
+// ProxyNames completes the first arguments of a command with the names of proxies, also of those that have disconnected: commands
+// explain that.
 func (c *ControlPlane) ProxyNames(arguments int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var list debug.ProxyList
@@ -345,7 +354,7 @@ func (c *ControlPlane) ProxyNames(arguments int) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var names []cobra.Completion
-		for _, p := range list.Proxies {
+		for _, p := range append(list.Proxies, list.Disconnected...) {
 			names = append(names, p.Name+"."+p.Namespace)
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp

@@ -49,8 +49,10 @@ of changed objects on its way to the proxies:
 
 While proxies are awaited, the stage in progress and TOTAL have the time so far: >5400.0.
 
-PROXIES has the number of proxies with the change, of the connected proxies that it concerns. A *
-after the revision marks a change that went out with a newer one.
+PROXIES has the number of proxies with the change, of the connected proxies that it concerns; "gone"
+counts those that disconnected before they answered. -o wide and json name the proxies that are still
+disconnected without a change, among the newest 100. A * after the revision marks a change that went
+out with a newer one.
 
 Each replica of a control plane in a cluster counts its own revisions and proxies. With several, each
 has a row for a change, and CONTROL PLANE names it.
@@ -127,7 +129,11 @@ func (f *changesFlags) newest(ctx context.Context, r *client.Replica) (debug.Cha
 	if f.namespaces.Namespace != "" || f.since > 0 {
 		n = allChanges // the count is of those that are listed
 	}
-	list, err := fetchChanges(ctx, r, n, 0)
+	more := ""
+	if f.out.IsWide() || !f.out.IsTable() {
+		more = "&disconnected"
+	}
+	list, err := fetchChanges(ctx, r, n, 0, more)
 	list.Changes = slices.DeleteFunc(list.Changes, func(c changelog.Change) bool { return !f.lists(&c, list.Now) })
 	if uint(len(list.Changes)) > most {
 		list.Changes = list.Changes[:most]
@@ -152,9 +158,9 @@ func changedObjects(rows []listedChange) (names []string) {
 	return names
 }
 
-func fetchChanges(ctx context.Context, r *client.Replica, n uint, after model.Revision) (debug.ChangeList, error) {
+func fetchChanges(ctx context.Context, r *client.Replica, n uint, after model.Revision, more string) (debug.ChangeList, error) {
 	var list debug.ChangeList
-	err := r.Get(ctx, fmt.Sprintf("/debug/changes?n=%d&after=%d", n, after), &list)
+	err := r.Get(ctx, fmt.Sprintf("/debug/changes?n=%d&after=%d%s", n, after, more), &list)
 	return list, err
 }
 
@@ -168,6 +174,8 @@ type changeList struct {
 type listedChange struct {
 	changelog.Change
 	ControlPlane string `json:"controlPlane,omitempty"` // empty: there is only one
+	// Disconnected are the names of proxies that are disconnected without the change.
+	Disconnected []string `json:"disconnected,omitempty"`
 }
 
 // joinChanges joins the answers of replicas.
@@ -179,7 +187,7 @@ func joinChanges(replicas []*client.Replica, lists []debug.ChangeList) changeLis
 		}
 		out.Newest = max(out.Newest, lists[i].Newest)
 		for _, c := range lists[i].Changes {
-			out.Changes = append(out.Changes, listedChange{c, planeOf(replicas, i)})
+			out.Changes = append(out.Changes, listedChange{c, planeOf(replicas, i), lists[i].Disconnected[c.Revision]})
 		}
 	}
 	if len(lists) > 1 { // one list has the order of its revisions
@@ -226,12 +234,29 @@ func (f *changesFlags) print(w io.Writer, list *changeList) error {
 	for _, c := range columnsOf(list.Changes[0].ControlPlane != "") {
 		headings = append(headings, c.heading)
 	}
+	if f.out.IsWide() {
+		headings = append(headings, "DISCONNECTED")
+	}
 	t := terminal.NewTable(headings...)
 	style := terminal.StyleFor(w)
 	for _, c := range f.rows(list) {
-		t.Row(changeRow(style, &c, list.Now)...)
+		row := changeRow(style, &c, list.Now)
+		if f.out.IsWide() {
+			row = append(row, disconnectedNames(c.Disconnected))
+		}
+		t.Row(row...)
 	}
 	return t.Write(w)
+}
+
+// disconnectedNames returns the first names of a list.
+func disconnectedNames(names []string) string {
+	const most = 3
+	text := strings.Join(names[:min(most, len(names))], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return terminal.OrDash(text)
 }
 
 // none is the text of an empty list.
@@ -425,7 +450,7 @@ func (f *changesFlags) writeNext(w io.Writer, columns []changeColumn, cw *change
 		if !f.concerns(&c) {
 			continue
 		}
-		row := changeRow(terminal.StyleFor(w), &listedChange{c, plane}, list.Now)
+		row := changeRow(terminal.StyleFor(w), &listedChange{Change: c, ControlPlane: plane}, list.Now)
 		if err := writeFixed(w, columns, row); err != nil {
 			return err
 		}
@@ -435,9 +460,9 @@ func (f *changesFlags) writeNext(w io.Writer, columns []changeColumn, cw *change
 
 // poll fetches the changes after those that were printed.
 func (cw *changeWatch) poll(ctx context.Context, r *client.Replica) (debug.ChangeList, error) {
-	list, err := fetchChanges(ctx, r, watched, cw.after())
+	list, err := fetchChanges(ctx, r, watched, cw.after(), "")
 	if err == nil && list.Newest < cw.newest { // restarted: its revisions are lower
-		return fetchChanges(ctx, r, watched, 0)
+		return fetchChanges(ctx, r, watched, 0, "")
 	}
 	return list, err
 }

@@ -151,6 +151,15 @@ func connectedTo(r *client.Replica) func(context.Context) (*doctor.Connected, er
 		for i := range list.Proxies {
 			c.Proxies = append(c.Proxies, connectedProxy(&list.Proxies[i]))
 		}
+		var gone debug.ProxyList // unlike the list of one control plane, this one knows who is connected to another
+		if err := r.Get(ctx, "/debug/proxies?disconnected", &gone); err != nil {
+			return nil, err
+		}
+		for i := range gone.Disconnected {
+			if p := &gone.Disconnected[i]; p.ControlPlane == "" { // else another replica has it
+				c.Disconnected = append(c.Disconnected, doctor.DisconnectedProxy{Name: p.Name + "." + p.Namespace, Since: p.DisconnectedSince, Settled: uint64(p.Settled)})
+			}
+		}
 		problems := struct {
 			Translation *[]doctor.UntranslatedResource `json:"translation"`
 		}{&c.Untranslated}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
+	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // explainFlags are the values of the flags of `moonsail explain`.
@@ -96,10 +98,16 @@ func (f *explainFlags) run(cmd *cobra.Command, object string) error {
 	if err != nil {
 		return f.object.Explain(cmd.Context(), key, err)
 	}
-	out := &explained{e, f.inUse(cmd.Context(), e)}
+	out := &explained{e, f.inUse(cmd.Context(), e), f.sidecarOf(cmd.Context(), key)}
 	return f.out.Print(cmd.OutOrStdout(), out, func(w io.Writer) error {
 		if err := printExplanation(cmd, w, e); err != nil {
 			return err
+		}
+		if p := out.Sidecar; p != nil {
+			name := p.Name + "." + p.Namespace
+			if _, err := fmt.Fprintf(w, "its sidecar is %s: see 'moonsail proxies %s'\n", proxyStatus(terminal.StyleFor(w), p, e.Now), name); err != nil {
+				return err
+			}
 		}
 		return printInUse(w, terminal.StyleFor(w), out.InUse)
 	})
@@ -426,6 +434,21 @@ type explained struct {
 	*explain.Explanation
 	// InUse lists some proxies that have ACKed the change, and whether their Envoys use it.
 	InUse []agents.Use `json:"inUse,omitempty"`
+	// Sidecar is the proxy of a Pod; nil: none is known.
+	Sidecar *server.ProxyState `json:"sidecar,omitempty"`
+}
+
+// sidecarOf returns the proxy of a Pod; nil: it has none, or the object is not a Pod.
+func (f *explainFlags) sidecarOf(ctx context.Context, key model.Key) *server.ProxyState {
+	if key.Kind != model.KindPod {
+		return nil
+	}
+	var d debug.ProxyDetail
+	if f.client.Get(ctx, "/debug/proxies/"+url.PathEscape(key.Name+"."+key.Namespace), &d) != nil {
+		return nil
+	}
+	d.Proxy.Status = d.Proxy.Judge()
+	return &d.Proxy
 }
 
 // inUse asks some Envoys whether they use the last change of an object. If the question fails, the

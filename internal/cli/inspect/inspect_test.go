@@ -58,6 +58,8 @@ type oneProxy struct{}
 
 func (oneProxy) Proxies() []server.ProxyState { return []server.ProxyState{aProxy()} }
 
+func (oneProxy) LastStates() []server.ProxyState { return nil }
+
 func (oneProxy) Proxy(id string) (server.ProxyState, bool) { return aProxy(), id == "reviews-1.shop" }
 
 func aProxy() server.ProxyState {

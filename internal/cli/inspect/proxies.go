@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,15 +33,18 @@ type proxiesFlags struct {
 	istio      bool   // it is called by istioctl's name: print istioctl's columns
 }
 
-const proxiesHelp = `List the connected proxies, or show one by name, name.namespace, node id, or TYPE/NAME as in kubectl
-(pod/NAME, deployment/NAME, service/NAME; of several Pods it is the first). STATUS is SYNCED, BEHIND
-(a change is not ACKed, and for how long), or NACKED (the proxy has refused resources, which are held
-back). For each type of resource, the state is one of
+const proxiesHelp = `List the proxies, or show one by name, name.namespace, node id, or TYPE/NAME as in kubectl (pod/NAME,
+deployment/NAME, service/NAME; of several Pods it is the first). STATUS is SYNCED, BEHIND (a change is
+not ACKed, and for how long), NACKED (the proxy has refused resources, which are held back), or
+DISCONNECTED: its stream has ended, and for how long, but its Pod or endpoint is still there. It may be
+stuck, or unable to reach the control plane. Its row has its last state, for an hour at most. For each
+type of resource, the state is one of
 
   SYNCED      the proxy has ACKed everything that was sent
   SENT 1.2s   a response has been waiting for an answer for this time
   WAITING     another resource must be ACKed first, so that no request is lost
   NACKED 1    the proxy has refused this many resources; the details of the proxy have the reason
+  LACKS 2     this many resources have changed since the proxy disconnected
   -           the proxy does not subscribe to this type
 
 Types are CDS (clusters), EDS (endpoints), LDS (listeners), RDS (route configurations) and VHDS
@@ -62,14 +66,15 @@ worker with much more to do than the others.
 agents report them. Agents renew them in time; NOTE has the problem if they cannot.
 
 Called as proxy-status or ps, the command prints istioctl's columns: SYNCED, STALE (not ACKed),
-NOT SENT, ERROR (refused) or IGNORED (not subscribed) for each type. RDS includes VHDS.`
+NOT SENT, ERROR (refused) or IGNORED (not subscribed) for each type. RDS includes VHDS. As with istioctl,
+the list has connected proxies alone.`
 
 func newProxiesCommand() *cobra.Command {
 	var f proxiesFlags
 	cmd := &cobra.Command{
 		Use:     "proxies [PROXY]",
 		Aliases: []string{"proxy-status", "ps"}, // istioctl's
-		Short:   "List connected proxies and their state for each type of resource",
+		Short:   "List proxies and their state for each type of resource",
 		Long:    proxiesHelp,
 		Example: `  # List all proxies
   moonsail proxies
@@ -136,7 +141,7 @@ func (f *proxiesFlags) run(cmd *cobra.Command, args []string) error {
 		return f.one(cmd, args[0])
 	case f.watch:
 		return follow(cmd.Context(), cmd.OutOrStdout(), followInterval, func(ctx context.Context) (*proxyTable, error) {
-			list, err := f.list(ctx)
+			list, _, err := f.list(ctx)
 			return f.table(terminal.StyleFor(cmd.OutOrStdout()), &list), err
 		})
 	}
@@ -187,6 +192,9 @@ func (f *proxiesFlags) checkStatuses(one bool) error {
 			return errors.New("--status: leaves out all statuses: give fewer")
 		}
 	}
+	if disconnected := strings.ToLower(string(server.ProxyDisconnected)); f.istio && excluded == 0 && slices.Contains(given, disconnected) {
+		return errors.New("--status disconnected: istioctl's columns are of connected proxies: use 'moonsail proxies --status disconnected'")
+	}
 	if one && len(f.statuses) > 0 {
 		return errors.New("--status: filters a list: leave out PROXY")
 	}
@@ -198,23 +206,36 @@ func (f *proxiesFlags) hasStatus(p *server.ProxyState) bool {
 	return len(f.statuses) == 0 || slices.Contains(f.statuses, strings.ToLower(string(p.Judge())))
 }
 
-// list returns the proxies of the namespace.
-func (f *proxiesFlags) list(ctx context.Context) (list debug.ProxyList, err error) {
+// list returns the proxies of the namespace. By istioctl's names, it leaves out disconnected proxies, and returns how many.
+func (f *proxiesFlags) list(ctx context.Context) (list debug.ProxyList, leftOut int, err error) {
 	err = f.client.Get(ctx, f.client.Scoped("/debug/proxies"), &list)
 	if replicas, err := f.client.Replicas(ctx); err == nil {
 		f.asked = replicas[0].Name
 	}
-	list.Proxies = slices.DeleteFunc(list.Proxies, func(p server.ProxyState) bool { return !f.namespaces.Has(p.Namespace) })
+	elsewhere := func(p server.ProxyState) bool { return !f.namespaces.Has(p.Namespace) }
+	list.Proxies, list.Disconnected = slices.DeleteFunc(list.Proxies, elsewhere), slices.DeleteFunc(list.Disconnected, elsewhere)
+	if f.istio {
+		leftOut = len(list.Disconnected)
+	} else {
+		list.Proxies = append(list.Proxies, list.Disconnected...)
+		slices.SortStableFunc(list.Proxies, func(a, b server.ProxyState) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		})
+	}
+	list.Disconnected = nil // they are among the proxies
 	for i := range list.Proxies {
 		list.Proxies[i].Status = list.Proxies[i].Judge() // a control plane of an older version has no status
 	}
-	return list, err
+	return list, leftOut, err
 }
 
 func (f *proxiesFlags) all(cmd *cobra.Command) error {
-	list, err := f.list(cmd.Context())
+	list, leftOut, err := f.list(cmd.Context())
 	if err != nil {
 		return err
+	}
+	if leftOut > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s disconnected: see 'moonsail proxies --status disconnected'\n", terminal.Count(leftOut, "proxy")+map[bool]string{true: " is", false: " are"}[leftOut == 1])
 	}
 	list.Proxies = slices.DeleteFunc(list.Proxies, func(p server.ProxyState) bool { return !f.hasStatus(&p) })
 	return errors.Join(f.out.Print(cmd.OutOrStdout(), client.List{
@@ -337,6 +358,8 @@ func proxyStatus(style terminal.Style, p *server.ProxyState, now time.Time) stri
 	switch status := p.Judge(); status {
 	case server.ProxyRefuses:
 		return style.Bad(fmt.Sprintf("%s %d", status, p.Refused()))
+	case server.ProxyDisconnected:
+		return style.Bad(fmt.Sprintf("%s %s", status, age(now, p.DisconnectedSince)))
 	case server.ProxyBehind:
 		if p.BehindSince.IsZero() {
 			return style.Warn(string(status))
@@ -362,6 +385,8 @@ func columnState(style terminal.Style, p *server.ProxyState, column string, now 
 // typeState returns the state of a type: NACKED, SENT and for how long, WAITING, SYNCED, or - if it is not in use.
 func typeState(style terminal.Style, t *server.TypeState, now time.Time) string {
 	switch t.Progress() {
+	case server.TypeLacks:
+		return style.Bad(fmt.Sprintf("LACKS %d", t.Lacks))
 	case server.TypeRefused:
 		return style.Bad(fmt.Sprintf("NACKED %d", len(t.Held)))
 	case server.TypeInFlight:
@@ -392,7 +417,11 @@ func printProxy(w io.Writer, d debug.ProxyDetail) error {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "  status     %s%s\n  settled    revision %d\n", proxyStatus(terminal.StyleFor(w), p, d.Now), pendingText(p), p.Settled)
+	about := pendingText(p)
+	if p.IsDisconnected() {
+		about = disconnectedText(&d)
+	}
+	fmt.Fprintf(w, "  status     %s%s\n  settled    revision %d\n", proxyStatus(terminal.StyleFor(w), p, d.Now), about, p.Settled)
 	for i, name := range p.Tables {
 		fmt.Fprintf(w, "  table %d    %s\n", i+1, name)
 	}
@@ -414,6 +443,15 @@ func printProxy(w io.Writer, d debug.ProxyDetail) error {
 		return err
 	}
 	return printHeld(w, style, p, d.Now)
+}
+
+// disconnectedText explains the last state of a proxy.
+func disconnectedText(d *debug.ProxyDetail) string {
+	text := fmt.Sprintf(", since %s: it may be stuck, or unable to reach the control plane; this is its last state", d.Proxy.DisconnectedSince.Local().Format("15:04:05"))
+	if len(d.Silent) > 0 {
+		text += "; it may be connected to a control plane that does not answer: " + strings.Join(d.Silent, ", ")
+	}
+	return text
 }
 
 // pendingText describes how far a proxy is behind.

@@ -38,6 +38,8 @@ func TestProxyStatus(t *testing.T) {
 		"BEHIND":       {Pending: 1},
 		"BEHIND 2m10s": {Pending: 1, BehindSince: noon.Add(-130 * time.Second)},
 		"NACKED 2":     {Pending: 1, Types: []server.TypeState{{Held: make([]server.Held, 2)}}},
+
+		"DISCONNECTED 1m5s": {Pending: 1, DisconnectedSince: noon.Add(-65 * time.Second)},
 	} {
 		require.Equal(t, want, proxyStatus(terminal.Style{}, &p, noon))
 	}
@@ -108,7 +110,7 @@ func TestProxiesCommand(t *testing.T) {
 	_, out, _ = moonsail(t, "__complete", "proxies", "--address", address, "")
 	require.Contains(t, out, "reviews-1.shop")
 	_, out, _ = moonsail(t, "__complete", "proxies", "--status", "behind,")
-	require.Equal(t, []string{"behind,synced", "behind,nacked", ":4"}, strings.Split(out, "\n")[:3])
+	require.Equal(t, []string{"behind,synced", "behind,nacked", "behind,disconnected"}, strings.Split(out, "\n")[:3])
 }
 
 func TestProxiesNotWithStatus(t *testing.T) {
@@ -327,4 +329,47 @@ func TestProxiesCertificates(t *testing.T) {
 
 	_, out, _ = moonsail(t, "proxies", "--certificates", "-n", "shop", "-o", "name", "--address", s.URL)
 	require.Equal(t, "old.shop\nweb.shop\napi.shop\n", out)
+}
+
+// TestDisconnectedProxies checks that commands list a proxy that has disconnected, and that istioctl's names of them do not.
+func TestDisconnectedProxies(t *testing.T) {
+	gone := aProxy()
+	gone.ID, gone.Name, gone.DisconnectedSince, gone.Types = "sidecar~gone", "web-1", noon.Add(-65*time.Second), []server.TypeState{{Type: "CDS", Wildcard: true, Lacks: 2}}
+	page := func(value any) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(value) }
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/proxies", page(debug.ProxyList{Now: noon, Proxies: oneProxy{}.Proxies(), Disconnected: []server.ProxyState{gone}}))
+	mux.HandleFunc("/debug/proxies/web-1.shop", page(debug.ProxyDetail{Now: noon, Proxy: gone}))
+	mux.HandleFunc("/debug/why/web-1.shop", func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		page(debug.Failure{Error: `proxy "web-1.shop" is not connected`})(w, r)
+	})
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	run := func(args ...string) (out, errOut string) {
+		_, out, errOut = moonsail(t, append(args, "--address", s.URL)...)
+		return out, errOut
+	}
+	out, _ := run("proxies")
+	require.Regexp(t, `(?m)^web-1 +shop +DISCONNECTED 1m5s +LACKS 2 `, out)
+	out, _ = run("proxies", "--status", "disconnected", "-o", "name")
+	require.Equal(t, "web-1.shop\n", out)
+	out, _ = run("proxies", "-o", "jsonpath={.proxies[?(@.status==\"DISCONNECTED\")].name}")
+	require.Equal(t, "web-1", strings.TrimSpace(out))
+	out, _ = run("proxies", "web-1.shop")
+	require.Contains(t, out, "DISCONNECTED 1m5s, since ")
+	out, errOut := run("proxy-status")
+	require.NotContains(t, out, "web-1")
+	require.Contains(t, errOut, "note: 1 proxy is disconnected: see 'moonsail proxies --status disconnected'\n")
+	_, errOut = run("proxy-status", "--status", "disconnected")
+	require.Contains(t, errOut, "use 'moonsail proxies --status disconnected")
+	_, out, _ = moonsail(t, "__complete", "proxies", "--address", s.URL, "")
+	require.Contains(t, out, "web-1.shop")
+	_, errOut = run("why", "web-1.shop", "http://db")
+	require.Contains(t, errOut, `proxy "web-1.shop" is disconnected, since `)
+	require.NotContains(t, errOut, "did you mean")
+	var b strings.Builder
+	require.NoError(t, printVersions(&b, &versions{Disconnected: 1, Proxies: []proxyVersion{{Envoy: "1.40.0", Proxies: 7}}}, false))
+	require.Contains(t, b.String(), "Envoy 1.40.0 (7 proxies)"+"; 1 disconnected (see 'moonsail proxies --status disconnected')")
 }

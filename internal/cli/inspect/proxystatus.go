@@ -42,7 +42,7 @@ func istioctlTable(style terminal.Style, list *debug.ProxyList, asked string, ch
 // istioctlStates are the words of istioctl.
 var istioctlStates = [...]string{
 	server.TypeNotInUse: "IGNORED", server.TypeSynced: "SYNCED", server.TypeNotSent: "NOT SENT",
-	server.TypeWaiting: "STALE", server.TypeInFlight: "STALE", server.TypeRefused: "ERROR",
+	server.TypeWaiting: "STALE", server.TypeInFlight: "STALE", server.TypeRefused: "ERROR", server.TypeLacks: "STALE",
 }
 
 // istioctlState returns the worst state of the types of a column.

@@ -26,8 +26,9 @@ func newStaleCommand() *cobra.Command {
 		Long: `List connected proxies that still hold an endpoint that is gone or no longer ready. They may still send
 requests to it. GONE FOR counts from the moment when the control plane saw the removal.
 
-Then the list has disconnected proxies: while their processes run, they keep the endpoints that they
-had. Proxies whose own Pod or endpoint is gone are left out.
+After these, it lists the disconnected proxies whose own Pod or endpoint is still there, with the number
+of endpoints that were removed since they disconnected. If their processes run, they still use these.
+-o name leaves out proxies without such endpoints.
 
 With several control planes, the list covers the proxies of all, and names control planes that do not
 answer. --local lists the proxies of one control plane alone.
@@ -64,6 +65,9 @@ func staleNames(s *explain.Stale) (names []string) {
 		names = append(names, s.Holders[i].Name+"."+s.Holders[i].Namespace)
 	}
 	for i := range s.Away {
+		if s.Away[i].Endpoints == 0 {
+			continue
+		}
 		names = append(names, s.Away[i].Name+"."+s.Away[i].Namespace)
 	}
 	slices.Sort(names)
@@ -76,8 +80,11 @@ func printStale(cmd *cobra.Command, w io.Writer, s *explain.Stale) error {
 		return err
 	}
 	for _, p := range s.Away {
-		if _, err := fmt.Fprintf(w, "%s.%s: disconnected for %s; if it runs, it still holds %s\n",
-			p.Name, p.Namespace, age(s.Now, p.Since), terminal.Count(p.Endpoints, "removed endpoint")); err != nil {
+		text := "no endpoint was removed since"
+		if p.Endpoints > 0 {
+			text = "if it runs, it still holds " + terminal.Count(p.Endpoints, "removed endpoint")
+		}
+		if _, err := fmt.Fprintf(w, "%s.%s: disconnected for %s; %s\n", p.Name, p.Namespace, age(s.Now, p.Since), text); err != nil {
 			return err
 		}
 	}

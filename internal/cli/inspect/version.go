@@ -61,7 +61,8 @@ type versions struct {
 	version.Info
 	ControlPlanes []planeVersion `json:"controlPlanes,omitempty"`
 	Proxies       []proxyVersion `json:"proxies,omitempty"`
-	Absent        string         `json:"absent,omitempty"` // why the versions of control planes are unknown
+	Disconnected  int            `json:"disconnected,omitempty"` // proxies that are not among Proxies, and may still run
+	Absent        string         `json:"absent,omitempty"`       // why the versions of control planes are unknown
 }
 
 type planeVersion struct {
@@ -113,6 +114,10 @@ func (f *versionFlags) ask(ctx context.Context, v *versions) error {
 			count[proxyVersion{Envoy: p.Version, Istio: p.IstioVersion}]++
 		}
 	}
+	var gone debug.ProxyList
+	if f.plane.Get(ctx, "/debug/proxies?disconnected", &gone) == nil {
+		v.Disconnected = len(gone.Disconnected)
+	}
 	for one, n := range count {
 		one.Proxies = n
 		v.Proxies = append(v.Proxies, one)
@@ -141,8 +146,12 @@ func printVersions(w io.Writer, v *versions, clientOnly bool) error {
 	for _, text := range slices.Sorted(maps.Keys(byVersion)) {
 		fmt.Fprintf(w, "control plane version:  %s (%s)\n", text, strings.Join(byVersion[text], ", "))
 	}
+	gone := ""
+	if n := v.Disconnected; n > 0 {
+		gone = fmt.Sprintf("; %d disconnected (see 'moonsail proxies --status disconnected')", n)
+	}
 	if len(v.Proxies) == 0 {
-		_, err := fmt.Fprintln(w, "data plane version:     no proxies are connected")
+		_, err := fmt.Fprintf(w, "data plane version:     no proxies are connected%s\n", gone)
 		return err
 	}
 	var parts []string
@@ -154,6 +163,6 @@ func printVersions(w io.Writer, v *versions, clientOnly bool) error {
 		}
 		parts = append(parts, fmt.Sprintf("%s (%s)", text, terminal.Count(p.Proxies, "proxy")))
 	}
-	_, err := fmt.Fprintf(w, "data plane version:     %s\n", strings.Join(parts, "; "))
+	_, err := fmt.Fprintf(w, "data plane version:     %s%s\n", strings.Join(parts, "; "), gone)
 	return err
 }

@@ -28,7 +28,7 @@ type proxyRow struct {
 
 // Wide cells of the columns that change. Wider ones are rare.
 const (
-	widestStatus = "BEHIND 59m59s"
+	widestStatus = "DISCONNECTED 59m59s"
 	widestState  = "SENT 59m59s"
 	widestAge    = "999h59m59s"
 )
@@ -43,7 +43,7 @@ func (t *proxyTable) write(w io.Writer) error {
 
 // stateOf returns what --watch compares.
 func stateOf(p *server.ProxyState) string {
-	text := fmt.Sprint(p.Stream, p.Settled, p.Pending, p.ControlPlane)
+	text := fmt.Sprint(p.Stream, p.Settled, p.Pending, p.ControlPlane, p.IsDisconnected())
 	for i := range p.Types {
 		t := &p.Types[i]
 		text += fmt.Sprint(" ", t.Type, t.Progress(), len(t.Held), t.Waiting)

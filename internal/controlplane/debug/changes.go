@@ -1,8 +1,10 @@
 package debug
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -16,6 +18,9 @@ type ChangeList struct {
 	Now     time.Time          `json:"now"` // by the control plane's clock
 	Newest  model.Revision     `json:"newest"`
 	Changes []changelog.Change `json:"changes"` // newest first
+	// Disconnected are the names of proxies that are disconnected without a change, for the newest changes of an answer with
+	// ?disconnected.
+	Disconnected map[model.Revision][]string `json:"disconnected,omitempty"`
 }
 
 // defaultChanges is the default of ?n=.
@@ -43,7 +48,47 @@ func (h *handler) changes(w http.ResponseWriter, r *http.Request) {
 		}
 		list.Changes = append(list.Changes, c)
 	}
+	if r.URL.Query().Has("disconnected") && h.stages.Explain != nil {
+		list.Disconnected = h.disconnectedWithout(r.Context(), list.Changes[:min(len(list.Changes), defaultChanges)])
+	}
 	reply(w, list)
+}
+
+// disconnectedWithout returns the names of proxies that lack changes, by revision, and are connected to no control plane.
+func (h *handler) disconnectedWithout(ctx context.Context, changes []changelog.Change) map[model.Revision][]string {
+	x := h.stages.Explain
+	away := x.Disconnected()
+	if len(away) == 0 {
+		return nil
+	}
+	oldest := away[0].Settled // every proxy has changes up to it
+	var ids []string
+	for i := range away {
+		oldest, ids = min(oldest, away[i].Settled), append(ids, away[i].ID)
+	}
+	back := h.backElsewhere(ctx, ids)
+	out := map[model.Revision][]string{}
+	for i := range changes {
+		c := &changes[i]
+		if c.Revision <= oldest || c.State == changelog.Building {
+			continue
+		}
+		for id, name := range x.DisconnectedWithout(c.Revision) {
+			if !back[id] {
+				out[c.Revision] = append(out[c.Revision], name)
+			}
+		}
+		slices.Sort(out[c.Revision])
+	}
+	return out
+}
+
+// backElsewhere returns those of the proxies that are connected to any control plane.
+func (h *handler) backElsewhere(ctx context.Context, ids []string) map[string]bool {
+	if h.stages.Peers == nil {
+		return nil
+	}
+	return h.returned(ctx, askTimeout, ids)
 }
 
 // change explains one revision. It covers the proxies of this control plane: others count their own revisions.

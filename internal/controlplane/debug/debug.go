@@ -96,6 +96,8 @@ type Proxies interface {
 	Proxies() []server.ProxyState
 	// Proxy returns the proxy with a node ID or name.namespace.
 	Proxy(id string) (server.ProxyState, bool)
+	// LastStates returns the last states of proxies that have disconnected.
+	LastStates() []server.ProxyState
 }
 
 // Sidecars is the part of agents.Client that the pages use.

@@ -43,6 +43,83 @@ type someProxies []server.ProxyState
 
 func (p someProxies) Proxies() []server.ProxyState { return p }
 
+func (p someProxies) LastStates() []server.ProxyState { return nil }
+
+// leftProxies are someProxies, and proxies that have disconnected.
+type leftProxies struct {
+	someProxies
+	noneConcerned
+	last []server.ProxyState
+}
+
+func (p leftProxies) Proxies() []server.ProxyState { return p.someProxies.Proxies() }
+
+func (p leftProxies) LastStates() []server.ProxyState { return p.last }
+
+func (p leftProxies) Disconnected() (out []distribution.Disconnected) {
+	for _, l := range p.last {
+		out = append(out, distribution.Disconnected{ID: l.ID, Name: l.Name, Namespace: l.Namespace, Since: l.DisconnectedSince, Settled: l.Settled})
+	}
+	return out
+}
+
+func (p leftProxies) Distribution(q *distribution.Query) (out []distribution.ProxySyncStatus) {
+	for _, l := range p.last {
+		if l.Settled < q.Revision {
+			out = append(out, distribution.ProxySyncStatus{ID: l.ID, Name: l.Name, Namespace: l.Namespace, Position: distribution.StateDisconnected})
+		}
+	}
+	return out
+}
+
+// TestDisconnectedProxies checks that pages have proxies that disconnected, as long as their Pods exist.
+func TestDisconnectedProxies(t *testing.T) {
+	stages := whole(t)
+	last := func(name string) server.ProxyState {
+		return server.ProxyState{ID: "sidecar~" + name, Name: name, Namespace: "shop", DisconnectedSince: time.Now().Add(-time.Minute), Settled: 2}
+	}
+	proxies := leftProxies{someProxies: stages.Proxies.(someProxies), last: []server.ProxyState{last("stuck"), last("deleted")}}
+	st := store.New()
+	pod := model.Key{Kind: model.KindPod, Namespace: "shop", Name: "stuck"}
+	st.Apply([]store.Event{{Key: pod, Object: &model.Workload{Meta: model.Meta{Key: pod}}}})
+	stages.Proxies, stages.Explain = proxies, &explain.Explainer{Snapshot: st.Snapshot, Changes: stages.Changes.(*changelog.Log), Proxies: proxies}
+	h := Handler(stages, slog.New(slog.DiscardHandler))
+	for path, connected := range map[string]int{"/debug/proxies": 1, "/debug/proxies?local": 1, "/debug/proxies?disconnected": 0} {
+		var list ProxyList
+		_, body := get(h, path)
+		require.NoError(t, json.Unmarshal([]byte(body), &list))
+		require.Len(t, list.Proxies, connected, path)
+		require.Len(t, list.Disconnected, 1, path)
+		require.Equal(t, "stuck", list.Disconnected[0].Name)
+	}
+	for _, name := range []string{"stuck", "stuck.shop", "sidecar~stuck"} {
+		var d ProxyDetail
+		code, body := get(h, "/debug/proxies/"+name)
+		require.Equal(t, http.StatusOK, code)
+		require.NoError(t, json.Unmarshal([]byte(body), &d))
+		require.Equal(t, server.ProxyDisconnected, d.Proxy.Judge())
+	}
+	code, _ := get(h, "/debug/proxies/deleted.shop")
+	require.Equal(t, http.StatusNotFound, code)
+	var changes ChangeList
+	_, body := get(h, "/debug/changes?disconnected")
+	require.NoError(t, json.Unmarshal([]byte(body), &changes))
+	require.Equal(t, map[model.Revision][]string{3: {"stuck.shop"}}, changes.Disconnected)
+}
+
+// TestLeaveOut checks that a proxy that is connected to another control plane is not disconnected, and that the control plane that a
+// proxy left last has it.
+func TestLeaveOut(t *testing.T) {
+	left := func(id, plane string, ago time.Duration) server.ProxyState {
+		return server.ProxyState{ID: id, Name: id, ControlPlane: plane, DisconnectedSince: time.Now().Add(-ago)}
+	}
+	l := ProxyList{Disconnected: []server.ProxyState{left("b", "one", time.Hour), left("b", "two", time.Minute), left("moved", "one", time.Minute), left("a", "", time.Minute)}}
+	l.leaveOut(map[string]bool{"moved": true})
+	require.Len(t, l.Disconnected, 2)
+	require.Equal(t, "a", l.Disconnected[0].ID)
+	require.Equal(t, "two", l.Disconnected[1].ControlPlane)
+}
+
 func (p someProxies) Proxy(id string) (server.ProxyState, bool) {
 	for _, one := range p {
 		if one.ID == id || one.Name+"."+one.Namespace == id {

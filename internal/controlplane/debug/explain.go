@@ -86,6 +86,9 @@ func (h *handler) why(w http.ResponseWriter, r *http.Request) {
 		}
 		call.Headers[name] = strings.TrimSpace(value)
 	}
+	if h.stages.Peers != nil {
+		call.Elsewhere = func(ids []string) map[string]bool { return h.returned(r.Context(), askTimeout, ids) }
+	}
 	why, err := inTurn(h, func() (*explain.Why, error) { return h.stages.Explain.Why(call) })
 	answer(w, why, err)
 }

@@ -93,7 +93,10 @@ func (l *ProxyList) join(replies []explain.PeerReply[ProxyList]) {
 			for j := range s.Answer.Proxies {
 				own(&s.Answer.Proxies[j], s.ControlPlane, l.Now.Sub(s.Answer.Now))
 			}
-			l.Proxies = append(l.Proxies, s.Answer.Proxies...)
+			for j := range s.Answer.Disconnected {
+				own(&s.Answer.Disconnected[j], s.ControlPlane, l.Now.Sub(s.Answer.Now))
+			}
+			l.Proxies, l.Disconnected = append(l.Proxies, s.Answer.Proxies...), append(l.Disconnected, s.Answer.Disconnected...)
 		}
 		l.Others = append(l.Others, s.PeerQuery)
 	}
@@ -107,6 +110,7 @@ func own(p *server.ProxyState, controlPlane string, ahead time.Duration) {
 	p.ControlPlane = controlPlane
 	explain.Shift(&p.Connected, ahead)
 	explain.Shift(&p.BehindSince, ahead)
+	explain.Shift(&p.DisconnectedSince, ahead)
 	for i := range p.Types {
 		explain.Shift(&p.Types[i].InFlightSince, ahead)
 		for j := range p.Types[i].Held {

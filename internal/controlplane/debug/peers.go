@@ -21,7 +21,7 @@ import (
 const (
 	// MethodExplain returns the status of an object: from an explainQuestion to an explain.Explanation.
 	MethodExplain = "/moonsail.v1.ControlPlane/Explain"
-	// MethodProxies returns the connected proxies: a ProxyList.
+	// MethodProxies returns the connected proxies, and those that have disconnected: from a proxiesQuestion to a ProxyList.
 	MethodProxies = "/moonsail.v1.ControlPlane/Proxies"
 	// MethodProxy returns one of them: from a proxyQuestion to a proxyAnswer.
 	MethodProxy = "/moonsail.v1.ControlPlane/Proxy"
@@ -39,6 +39,10 @@ type explainQuestion struct {
 	Object model.Key `json:"object"`
 	All    bool      `json:"all,omitempty"`
 	Max    int       `json:"max"`
+}
+
+type proxiesQuestion struct {
+	Disconnected bool `json:"disconnected,omitempty"` // only proxies that have disconnected
 }
 
 type proxyQuestion struct {
@@ -86,7 +90,7 @@ type PeerQueries struct {
 func (pq *PeerQueries) Methods() map[string]server.Unary {
 	return map[string]server.Unary{
 		MethodExplain:      answering(MethodExplain, pq.explain),
-		MethodProxies:      answering(MethodProxies, func(*struct{}) any { return pq.proxies() }),
+		MethodProxies:      answering(MethodProxies, func(q *proxiesQuestion) any { return pq.proxies(*q) }),
 		MethodProxy:        answering(MethodProxy, pq.proxy),
 		MethodTraffic:      answering(MethodTraffic, func(*struct{}) any { return pq.traffic() }),
 		MethodDependencies: answering(MethodDependencies, func(q *dependencies.Question) any { return pq.dependencies(*q) }),
@@ -119,10 +123,13 @@ func (pq *PeerQueries) explain(q *explainQuestion) any {
 	return e
 }
 
-func (pq *PeerQueries) proxies() *ProxyList {
-	out := &ProxyList{Now: time.Now(), Proxies: connected(pq.Proxies, pq.Changes)}
-	out.Proxies, out.LeftOut = fitting(out.Proxies, maxTold)
-	return out
+func (pq *PeerQueries) proxies(q proxiesQuestion) *ProxyList {
+	out := ownProxies(pq.Proxies, pq.Changes, pq.Explain, q)
+	var proxies, disconnected int
+	out.Proxies, proxies = fitting(out.Proxies, maxTold)
+	out.Disconnected, disconnected = fitting(out.Disconnected, maxTold)
+	out.LeftOut = proxies + disconnected
+	return &out
 }
 
 func (pq *PeerQueries) proxy(q *proxyQuestion) any {
@@ -131,7 +138,7 @@ func (pq *PeerQueries) proxy(q *proxyQuestion) any {
 		return proxyAnswer{}
 	}
 	judge(pq.Changes, &p)
-	return proxyAnswer{&ProxyDetail{time.Now(), p, p.Proxy}}
+	return proxyAnswer{&ProxyDetail{Now: time.Now(), Proxy: p, Node: p.Proxy}}
 }
 
 func (pq *PeerQueries) stale() *explain.Stale {

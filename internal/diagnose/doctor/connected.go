@@ -115,6 +115,36 @@ func (p *plane) behind() verdict {
 	})
 }
 
+// reconnected is the time in seconds within which healthy proxies connect again.
+const reconnected = 10
+
+// disconnected finds proxies without a stream whose Pods or endpoints exist.
+func (p *plane) disconnected() verdict {
+	if p.connected == nil {
+		return nothing
+	}
+	var evidence []string
+	var first string
+	list := slices.Clone(p.connected.Disconnected)
+	slices.SortStableFunc(list, func(a, b DisconnectedProxy) int { return a.Since.Compare(b.Since) })
+	list = slices.DeleteFunc(list, func(d DisconnectedProxy) bool { return p.connected.Now.Sub(d.Since).Seconds() < reconnected })
+	for i := range list[:min(len(list), mostNamed)] {
+		d := &list[i]
+		first = cmp.Or(first, d.Name)
+		evidence = append(evidence, fmt.Sprintf("%s: disconnected%s, since %s; it had revision %d", d.Name, p.connected.duration(d.Since), d.Since.Local().Format("15:04:05"), d.Settled))
+	}
+	if len(list) == 0 {
+		return checked()
+	}
+	return checked(Finding{
+		Severity: Critical, What: "sidecars are disconnected, while their Pods or endpoints exist", Evidence: appendMore(evidence, len(list)-mostNamed),
+		Advice: []string{
+			"see what a proxy lacks with 'moonsail proxies " + first + "'; it may be stopped, lack CPU or memory, or not reach the control plane: calls of it may hang",
+			"list these proxies with 'moonsail proxies --status disconnected'",
+		},
+	})
+}
+
 // unlessSeen is the verdict of a check that found nothing in the metrics.
 func (p *plane) unlessSeen() verdict {
 	if p.noConnected == "" {

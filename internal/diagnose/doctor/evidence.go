@@ -30,7 +30,9 @@ type PlaneEvidence struct {
 type Connected struct {
 	Now     time.Time // of the control plane's clock
 	Proxies []ConnectedProxy
-	Stale   *explain.Stale
+	// Disconnected are its last ones, unless they are connected to another control plane.
+	Disconnected []DisconnectedProxy
+	Stale        *explain.Stale
 
 	Untranslated []UntranslatedResource
 	// Calls are those that the control plane has measured in the last minutes.
@@ -44,6 +46,13 @@ type UntranslatedResource struct {
 	Type  string `json:"type"`
 	Name  string `json:"name"`
 	Error string `json:"error"`
+}
+
+// DisconnectedProxy is a proxy that was connected, and whose Pod or endpoint is still there.
+type DisconnectedProxy struct {
+	Name    string // name.namespace
+	Since   time.Time
+	Settled uint64 // the revision up to which it had everything
 }
 
 // ConnectedProxy is the state of a proxy.

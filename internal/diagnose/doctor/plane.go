@@ -39,6 +39,7 @@ var planeChecks = []planeCheck{
 	{"translation", "resources that cannot be translated", (*plane).translation},
 	{"rejects", "configuration that Envoy refuses", (*plane).rejects},
 	{"behind", "proxies without the current configuration", (*plane).behind},
+	{"disconnected", "sidecars that disconnected while their Pods exist", (*plane).disconnected},
 	{"send-errors", "failed pushes", (*plane).sendErrors},
 	{"failing-calls", "calls between services of which more than 5 % fail", (*plane).failingCalls},
 	{"stale-endpoints", "proxies with endpoints that are gone", (*plane).staleEndpoints},

@@ -237,10 +237,12 @@ func (x *Explainer) living(all []distribution.ProxySyncStatus) []distribution.Pr
 	if !slices.ContainsFunc(all, func(w distribution.ProxySyncStatus) bool { return w.Position == distribution.StateDisconnected }) {
 		return all
 	}
-	removed := x.Changes.RemovedEndpoints(0)
 	dead := map[string]bool{}
 	for _, p := range x.Proxies.Disconnected() {
-		dead[p.ID] = !x.mayLive(&p, removed)
+		dead[p.ID] = true
+	}
+	for _, p := range x.Disconnected() {
+		dead[p.ID] = false
 	}
 	return slices.DeleteFunc(all, func(w distribution.ProxySyncStatus) bool {
 		return w.Position == distribution.StateDisconnected && dead[w.ID]

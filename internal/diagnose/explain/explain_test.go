@@ -158,11 +158,16 @@ func TestProxiesOfDeletedPodsDoNotCount(t *testing.T) {
 	w.begin(1, changelog.ChangedObject{Key: pod("deleted"), Operation: changelog.Deleted})
 	w.put(pod("cut-off"), &model.Workload{Meta: model.Meta{Key: pod("cut-off")}, Addresses: []string{"10.0.0.2", "fd00::2"}})
 	w.put(pod("replaced"), &model.Workload{Meta: model.Meta{Key: pod("replaced")}, Addresses: []string{"10.0.0.9"}}) // a StatefulSet's
+	w.put(pod("ending"), &model.Workload{Meta: model.Meta{Key: pod("ending")}, Addresses: []string{"10.0.0.7"}, Terminating: true})
+	entry := model.Key{Kind: model.KindWorkloadEntry, Namespace: "shop", Name: "vm"}
+	w.put(entry, &model.Workload{Meta: model.Meta{Key: entry}, Addresses: []string{"10.0.0.6"}})
+	slice := model.Key{Kind: model.KindEndpointSlice, Namespace: "shop", Name: "web"}
+	w.put(slice, &model.EndpointSlice{Meta: model.Meta{Key: slice}, Members: []model.SliceEndpoint{{Addresses: []string{"10.0.0.4"}, Pod: "new"}}})
 	w.log.Removed([]changelog.RemovedEndpoint{{Revision: 2, Address: "10.0.0.3"}})
 	rev := w.put(key, o)
 	w.begin(rev, changelog.ChangedObject{Key: key, Operation: changelog.Created, ResourceVersion: "1"})
 	w.log.Published(rev, 0, time.Now())
-	for i, name := range []string{"deleted", "cut-off", "endpoint-gone", "of-no-pod", "replaced"} {
+	for i, name := range []string{"deleted", "cut-off", "endpoint-gone", "of-no-pod", "replaced", "of-entry", "ending"} {
 		w.left = append(w.left, distribution.Disconnected{ID: name, Name: name, Namespace: "shop", IPs: []string{fmt.Sprint("10.0.0.", i+1)}})
 		w.places = append(w.places, distribution.ProxySyncStatus{ID: name, Name: name, Namespace: "shop", Position: distribution.StateDisconnected})
 	}
@@ -170,7 +175,17 @@ func TestProxiesOfDeletedPodsDoNotCount(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, e.Counts.Disconnected)
 	require.Equal(t, "cut-off", e.Proxies[0].Name)
-	require.Equal(t, "of-no-pod", e.Proxies[1].Name)
+	require.Equal(t, "of-entry", e.Proxies[1].Name)
+}
+
+// TestDisconnectedProxiesWithoutPods checks that in configuration without Pods, a proxy remains until its endpoint is removed.
+func TestDisconnectedProxiesWithoutPods(t *testing.T) {
+	w := newWorld()
+	w.log.Removed([]changelog.RemovedEndpoint{{Revision: 2, Address: "10.0.0.2"}})
+	w.left = []distribution.Disconnected{{ID: "of-no-pod", IPs: []string{"10.0.0.1"}}, {ID: "endpoint-gone", IPs: []string{"10.0.0.2"}}}
+	left := w.Explainer.Disconnected()
+	require.Len(t, left, 1)
+	require.Equal(t, "of-no-pod", left[0].ID)
 }
 
 func TestDeletedObject(t *testing.T) {

@@ -36,7 +36,7 @@ type StaleHolder struct {
 	ControlPlane string `json:"controlPlane,omitempty"`
 }
 
-// AwayFromMesh is a disconnected proxy. If its process runs, it still uses what it had when its stream
+// AwayFromMesh is a disconnected proxy that may run, see Explainer.Disconnected. If it does, it uses what it had when its stream
 // ended.
 type AwayFromMesh struct {
 	ID        string    `json:"id"`
@@ -48,7 +48,7 @@ type AwayFromMesh struct {
 	ControlPlane string `json:"controlPlane,omitempty"`
 }
 
-// Stale lists the proxies that hold endpoints which are gone, the longest first.
+// Stale lists the proxies that hold endpoints which are gone, the longest first, and all disconnected proxies.
 func (x *Explainer) Stale() *Stale {
 	now := time.Now()
 	gone, removed := x.gone()
@@ -58,11 +58,8 @@ func (x *Explainer) Stale() *Stale {
 			Cluster: h.Cluster, Since: h.Endpoint.Since, Reasons: h.Reasons})
 	}
 	out.sort()
-	for _, p := range x.Proxies.Disconnected() {
-		missed := missedBy(&p, removed)
-		if missed > 0 && x.mayLive(&p, removed) {
-			out.Away = append(out.Away, AwayFromMesh{ID: p.ID, Name: p.Name, Namespace: p.Namespace, Since: p.Since, Endpoints: missed})
-		}
+	for _, p := range x.Disconnected() {
+		out.Away = append(out.Away, AwayFromMesh{ID: p.ID, Name: p.Name, Namespace: p.Namespace, Since: p.Since, Endpoints: missedBy(&p, removed)})
 	}
 	return out
 }
@@ -125,20 +122,6 @@ func missedBy(p *distribution.Disconnected, removed []changelog.RemovedEndpoint)
 		}
 	}
 	return n
-}
-
-// mayLive reports whether a disconnected proxy may still run. It does not if its Pod was deleted or replaced by one of the same
-// name with other addresses or, for a workload without a Pod, if its address was a removed endpoint.
-func (x *Explainer) mayLive(p *distribution.Disconnected, removed []changelog.RemovedEndpoint) bool {
-	pod := model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: p.Name}
-	if w, ok := x.Snapshot().Get(pod).(*model.Workload); ok {
-		known := len(w.Addresses) > 0 && len(p.IPs) > 0
-		return !known || slices.ContainsFunc(w.Addresses, func(ip string) bool { return slices.Contains(p.IPs, ip) })
-	}
-	if c, ok := x.Changes.LastChange(pod); ok && c.Operation == changelog.Deleted {
-		return false
-	}
-	return !slices.ContainsFunc(removed, func(r changelog.RemovedEndpoint) bool { return slices.Contains(p.IPs, r.Address) })
 }
 
 // staleAfter is the age at which a removal that a proxy does not have yet makes the proxy stale.

@@ -208,3 +208,5 @@ func TestVerdicts(t *testing.T) {
 		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, verdictOf(t, tc.docs, tc.call)) })
 	}
 }
+
+func (*compiledProxies) Disconnected() []distribution.Disconnected { return nil }

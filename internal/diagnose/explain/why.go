@@ -18,6 +18,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
@@ -30,6 +31,8 @@ type Call struct {
 	Headers map[string]string // request headers
 	// Principal is the name in the certificate of a gateway's client; empty: it has none.
 	Principal string
+	// Elsewhere returns which node IDs are connected to another control plane. nil: there are no others.
+	Elsewhere func(ids []string) map[string]bool
 }
 
 // Why is what decides a call.
@@ -119,7 +122,7 @@ func (x *Explainer) Why(c Call) (*Why, error) {
 		w.Notes = append(w.Notes, "the proxy gets these on demand and does not have them yet, so the call waits for them: "+strings.Join(awaited, ", "))
 	}
 	w.Outbound = &Passage{Proxy: p.String(), Result: result, Objects: x.sources(snap, world, result)}
-	x.follow(w, world, &call)
+	x.follow(w, world, &call, c.Elsewhere)
 	x.unknown(w, snap, world, to, call.Direct)
 	return w, nil
 }
@@ -267,7 +270,7 @@ func hops(r *simulate.Result) []hop {
 }
 
 // follow looks at the sidecars of the endpoints that get the call, and decides what becomes of it.
-func (x *Explainer) follow(w *Why, world *proxyWorld, call *simulate.Call) {
+func (x *Explainer) follow(w *Why, world *proxyWorld, call *simulate.Call, connectedTo func([]string) map[string]bool) {
 	var ends endList
 	defer func() { w.Verdict = ends.verdict() }()
 	r := w.Outbound.Result
@@ -280,7 +283,11 @@ func (x *Explainer) follow(w *Why, world *proxyWorld, call *simulate.Call) {
 		ends.add(end)
 		rest -= end.Percent
 	}
-	elsewhere := sidecarsElsewhere{workloads: sync.OnceValue(func() map[string]*model.Workload { return workloadsByIP(x.Snapshot()) })}
+	elsewhere := sidecarsElsewhere{
+		workloads: sync.OnceValue(func() map[string]*model.Workload { return workloadsByIP(x.Snapshot()) }),
+		gone:      sync.OnceValue(func() map[string]distribution.Disconnected { return x.disconnectedByIP(connectedTo) }),
+		now:       w.Now,
+	}
 	followed := arrivals{ends: map[string][]*End{}}
 	for _, h := range hops(r) {
 		var end *End
@@ -320,7 +327,7 @@ func (x *Explainer) arrive(w *Why, h hop, from *model.Proxy, call *simulate.Call
 	if h.upstream.Cluster == ir.PassthroughCluster {
 		return &End{Outcome: Passed, At: []string{h.endpoint.Address}, Cause: h.upstream.Cluster}
 	}
-	end := &End{Outcome: Reaches, At: []string{elsewhere.name(h.endpoint)}}
+	end := &End{Outcome: Reaches, At: []string{elsewhere.name(h.endpoint)}, Cause: elsewhere.stuck(h.endpoint)}
 	if err != nil && !errors.Is(err, errNotBetween) {
 		end.Cause = notFollowed
 	}
@@ -339,14 +346,67 @@ func (x *Explainer) hasSidecar(e *simulate.Endpoint) bool {
 
 // sidecarsElsewhere are endpoints with sidecars that are not connected to this control plane.
 type sidecarsElsewhere struct {
-	workloads func() map[string]*model.Workload // by IP address
+	workloads func() map[string]*model.Workload           // by IP address
+	gone      func() map[string]distribution.Disconnected // by IP address
+	now       time.Time
 	names     []string
+	stuckOnes []distribution.Disconnected
+}
+
+// disconnectedOf returns the proxy at an endpoint that has disconnected.
+func (f *sidecarsElsewhere) disconnectedOf(e *simulate.Endpoint) (distribution.Disconnected, bool) {
+	address, _, err := net.SplitHostPort(e.Address)
+	if err != nil {
+		return distribution.Disconnected{}, false
+	}
+	p, ok := f.gone()[address]
+	return p, ok
+}
+
+// stuck describes the sidecar of an endpoint that has disconnected; empty: none has.
+func (f *sidecarsElsewhere) stuck(e *simulate.Endpoint) string {
+	if p, ok := f.disconnectedOf(e); ok {
+		return "whose sidecar is disconnected for " + ageOf(f.now.Sub(p.Since)) + " and may not answer"
+	}
+	return ""
+}
+
+func ageOf(d time.Duration) string { return max(0, d).Round(time.Second).String() }
+
+// disconnectedByIP returns the proxies that have disconnected by their addresses, but not those that are connected to another
+// control plane.
+func (x *Explainer) disconnectedByIP(connectedTo func([]string) map[string]bool) map[string]distribution.Disconnected {
+	all := x.Disconnected()
+	var back map[string]bool
+	if connectedTo != nil && len(all) > 0 {
+		ids := make([]string, len(all))
+		for i := range all {
+			ids[i] = all[i].ID
+		}
+		back = connectedTo(ids)
+	}
+	out := map[string]distribution.Disconnected{}
+	for _, p := range all {
+		if back[p.ID] {
+			continue
+		}
+		for _, ip := range p.IPs {
+			out[ip] = p
+		}
+	}
+	return out
 }
 
 // add adds an endpoint, unless it has no sidecar as far as this control plane knows.
 func (f *sidecarsElsewhere) add(u *simulate.Upstream, e *simulate.Endpoint) {
 	w, ip := f.at(e)
 	if !ip {
+		return
+	}
+	if p, ok := f.disconnectedOf(e); ok {
+		if !slices.ContainsFunc(f.stuckOnes, func(o distribution.Disconnected) bool { return o.ID == p.ID }) {
+			f.stuckOnes = append(f.stuckOnes, p)
+		}
 		return
 	}
 	has := u.TLS != nil && u.TLS.Cert == simulate.MeshCertificate && !e.Plain || w != nil && w.SpeaksMTLS()
@@ -372,16 +432,21 @@ func (f *sidecarsElsewhere) name(e *simulate.Endpoint) string {
 	return e.Address
 }
 
-func (f *sidecarsElsewhere) notes() []string {
+func (f *sidecarsElsewhere) notes() (notes []string) {
+	for _, p := range f.stuckOnes {
+		name := p.Name + "." + p.Namespace
+		notes = append(notes, fmt.Sprintf("the sidecar of %s is disconnected for %s: it may be stuck, so that the call hangs, and this answer leaves out "+
+			"whether it accepts the call: see 'moonsail proxies %s'", name, ageOf(f.now.Sub(p.Since)), name))
+	}
 	if len(f.names) == 0 {
-		return nil
+		return notes
 	}
 	names := strings.Join(f.names[:min(maxInbound, len(f.names))], ", ")
 	if more := len(f.names) - maxInbound; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return []string{fmt.Sprintf("no sidecar of %s is connected to this control plane, so this answer leaves out whether they accept the call: "+
-		"'moonsail proxies' shows which control plane they are connected to", names)}
+	return append(notes, fmt.Sprintf("no sidecar of %s is connected to this control plane, so this answer leaves out whether the calls to it are accepted: "+
+		"see 'moonsail proxies' for the proxies of all control planes", names))
 }
 
 func workloadsByIP(snap *store.Snapshot) map[string]*model.Workload {

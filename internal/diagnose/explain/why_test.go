@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,7 +25,10 @@ type someProxies struct {
 	proxies map[string]*model.Proxy
 	has     map[string]*table.State
 	lacks   map[string]bool // names of what proxies have not asked for
+	left    []distribution.Disconnected
 }
+
+func (s *someProxies) Disconnected() []distribution.Disconnected { return s.left }
 
 func (s *someProxies) OnDemand(id string) (out []distribution.Intended) {
 	if s.has[id] == nil {
@@ -192,8 +196,19 @@ func TestWhyFollowsTheCallToItsEnd(t *testing.T) {
 	w, err = x.Why(Call{From: "web", To: "tcp://db:3306"})
 	require.NoError(t, err)
 	require.Empty(t, w.Inbound)
-	require.Equal(t, []string{"no sidecar of db-1.shop is connected to this control plane, so this answer leaves out whether they accept the call: " +
-		"'moonsail proxies' shows which control plane they are connected to"}, w.Notes)
+	require.Equal(t, []string{"no sidecar of db-1.shop is connected to this control plane, so this answer leaves out whether the calls to it are accepted: " +
+		"see 'moonsail proxies' for the proxies of all control planes"}, w.Notes)
+
+	proxies.left = []distribution.Disconnected{{ID: "db-1", Name: "db-1", Namespace: "shop", IPs: []string{"10.1.0.9"}, Since: time.Now().Add(-65 * time.Second)}}
+	w, err = x.Why(Call{From: "web", To: "tcp://db:3306"})
+	require.NoError(t, err)
+	require.Equal(t, "reaches db-1.shop, whose sidecar is disconnected for 1m5s and may not answer", w.Verdict.Text)
+	require.Equal(t, []string{"the sidecar of db-1.shop is disconnected for 1m5s: it may be stuck, so that the call hangs, and this answer leaves out " +
+		"whether it accepts the call: see 'moonsail proxies db-1.shop'"}, w.Notes)
+	w, err = x.Why(Call{From: "web", To: "tcp://db:3306", Elsewhere: func(ids []string) map[string]bool { return map[string]bool{ids[0]: true} }})
+	require.NoError(t, err)
+	require.Equal(t, "reaches db-1.shop", w.Verdict.Text, "another control plane has it")
+	proxies.left = nil
 
 	entry := decode(t, "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: far, namespace: shop}\n"+
 		"spec: {hosts: [far.example.com], resolution: DNS, ports: [{number: 3306, name: mysql, protocol: MYSQL}]}\n"+

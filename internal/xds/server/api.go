@@ -115,7 +115,7 @@ func (unmetered) Took(resource.Type, time.Duration) {}
 func (unmetered) Delivered(time.Duration)           {}
 func (unmetered) Rejected(resource.Type)            {}
 
-// ProxyState is the state of one stream, for reports.
+// ProxyState is the state of one stream, or of a proxy that has disconnected, for reports.
 type ProxyState struct {
 	ID        string         `json:"id"` // node ID
 	Name      string         `json:"name"`
@@ -134,6 +134,8 @@ type ProxyState struct {
 	// BehindSince is when that was published, and Status is what Judge returns. The server does not set them; debug pages do.
 	BehindSince time.Time   `json:"behindSince,omitzero"`
 	Status      ProxyStatus `json:"status,omitempty"`
+	// DisconnectedSince is when the stream ended. The other fields have what was known then. Zero: the proxy is connected.
+	DisconnectedSince time.Time `json:"disconnectedSince,omitzero"`
 	// Unread: the proxy does not read its responses.
 	Unread   bool   `json:"unread,omitempty"`
 	Version  string `json:"version,omitempty"`  // of Envoy

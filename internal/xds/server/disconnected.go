@@ -8,14 +8,16 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
 // disconnectedProxy is a proxy whose stream ended, and the tables that the stream was bound to.
 type disconnectedProxy struct {
 	distribution.Disconnected
-	proxy  *model.Proxy // only what Query.Selects reads: type, name, namespace and labels
-	tables []string     // names
-	size   int          // approximate bytes of its strings
+	proxy *model.Proxy // only what Query.Selects reads: type, name, namespace and labels
+	last  ProxyState   // of the stream; its Tables are the names of the tables
+	size  int          // approximate bytes of its strings and lists
 }
 
 // Bounds for the proxies that are remembered. A proxy that stays away for rememberFor is not
@@ -34,14 +36,15 @@ type disconnectedProxies struct {
 	bytes int       // sum of their sizes
 }
 
-// add records the end of a stream. The caller holds the stream's lock.
-func (d *disconnectedProxies) add(st *stream, now time.Time) {
-	p := newDisconnected(st.proxy, now)
+// add records the end of a stream, with its last state. The caller holds the stream's lock.
+func (d *disconnectedProxies) add(st *stream, last ProxyState, now time.Time) {
+	p := newDisconnected(st.proxy, last, now)
 	if st.ledger != nil {
 		p.Settled = max(st.ledger.Settled(), st.pending.before)
 	}
+	p.last.Settled, p.last.Tables = p.Settled, []string{}
 	for _, t := range st.tables {
-		p.tables = append(p.tables, t.Name())
+		p.last.Tables = append(p.last.Tables, t.Name())
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -55,14 +58,23 @@ func (d *disconnectedProxies) add(st *stream, now time.Time) {
 }
 
 // newDisconnected returns what is remembered of a proxy.
-func newDisconnected(p *model.Proxy, now time.Time) *disconnectedProxy {
+func newDisconnected(p *model.Proxy, last ProxyState, now time.Time) *disconnectedProxy {
+	last.Proxy, last.DisconnectedSince, last.Status = nil, now, ProxyDisconnected
 	out := &disconnectedProxy{
 		Disconnected: distribution.Disconnected{ID: p.ID, Name: p.Name, Namespace: p.Namespace, IPs: p.IPs, Since: now},
 		proxy:        &model.Proxy{Type: p.Type, Name: p.Name, Namespace: p.Namespace, Labels: p.Labels},
+		last:         last,
 	}
 	out.size = len(p.ID) + len(p.Name) + len(p.Namespace) + textSize(p.Labels)
 	for _, a := range p.IPs {
 		out.size += len(a)
+	}
+	const eachType = 200 // bytes of a TypeState
+	for i := range last.Types {
+		out.size += eachType + len(last.Types[i].Waiting)
+		for _, h := range last.Types[i].Held {
+			out.size += len(h.Name) + len(h.Version) + len(h.Message)
+		}
 	}
 	return out
 }
@@ -138,6 +150,51 @@ func (s *Server) Disconnected() []distribution.Disconnected {
 	return out
 }
 
+// LastStates returns what was known of the proxies of Disconnected when they disconnected, and what has changed for them since.
+func (s *Server) LastStates() []ProxyState {
+	gone := s.disconnected.all()
+	if len(gone) == 0 {
+		return nil
+	}
+	gone = absent(gone, s.present())
+	tables := map[string]*table.Table{}
+	for _, st := range s.streams.proxies() {
+		st.mu.Lock()
+		for _, t := range st.tables {
+			tables[t.Name()] = t
+		}
+		st.mu.Unlock()
+	}
+	out := make([]ProxyState, len(gone))
+	for i, p := range gone {
+		out[i] = p.last
+		out[i].Types = slices.Clone(p.last.Types)
+		for _, name := range p.last.Tables {
+			if t := tables[name]; t != nil {
+				out[i].compare(t.State())
+			}
+		}
+	}
+	return out
+}
+
+// compare counts what has changed in a table since the proxy disconnected.
+func (p *ProxyState) compare(s *table.State) {
+	for i := range p.Types {
+		t := &p.Types[i]
+		typ := slices.IndexFunc(resource.Types[:], func(of resource.Info) bool { return of.Type.String() == t.Type })
+		if typ < 0 || !t.InUse() {
+			continue
+		}
+		for range s.Changed(resource.Types[typ].Type, p.Settled) {
+			t.Lacks++
+		}
+		for range s.Removed(resource.Types[typ].Type, p.Settled) {
+			t.Lacks++
+		}
+	}
+}
+
 // present returns the node IDs of the proxies that count as connected.
 func (s *Server) present() map[string]bool {
 	out := map[string]bool{}
@@ -187,7 +244,7 @@ func (q *distributionQuery) without(gone []*disconnectedProxy) []distribution.Pr
 // concerned reports whether the query is about a table that the proxy was bound to. If no connected
 // proxy is bound to the table, its content is unknown, and the object decides.
 func (p *disconnectedProxy) concerned(q *distribution.Query, tables map[string]*touched) bool {
-	return slices.ContainsFunc(p.tables, func(name string) bool {
+	return slices.ContainsFunc(p.last.Tables, func(name string) bool {
 		if t, known := tables[name]; known {
 			return t.about > 0
 		}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,6 +159,11 @@ func TestDistributionRemembersDisconnectedProxies(t *testing.T) {
 		require.Equal(t, distribution.CauseDisconnected, w.Reasons[0].Cause)
 		require.Len(t, h.server.Disconnected(), 1)
 		require.Equal(t, had, h.server.Disconnected()[0].Settled)
+		last := h.server.LastStates()
+		require.Len(t, last, 1)
+		require.Equal(t, ProxyDisconnected, last[0].Judge())
+		require.Equal(t, had, last[0].Settled)
+		require.True(t, slices.ContainsFunc(last[0].Types, func(ts TypeState) bool { return ts.Type == "EDS" && !ts.InFlightSince.IsZero() }), "it had not answered")
 		for _, w := range h.server.Distribution(&distribution.Query{Revision: had}) {
 			require.NotEqual(t, "app-1", w.Name, "it had that one")
 		}
@@ -309,12 +315,12 @@ func TestDisconnectedProxiesKeepLittle(t *testing.T) {
 		return &stream{proxy: &model.Proxy{ID: id, Labels: map[string]string{"app": large}, Metadata: map[string]string{"KEY": large}}}
 	}
 	for range 3 {
-		d.add(labeled("flapping"), noon)
+		d.add(labeled("flapping"), ProxyState{ID: "flapping"}, noon)
 	}
 	require.Equal(t, 1, d.order.Len())
 	require.Nil(t, d.all()[0].proxy.Metadata)
 	for i := range maxDisconnected {
-		d.add(labeled(fmt.Sprint(i)), noon)
+		d.add(labeled(fmt.Sprint(i)), ProxyState{Types: []TypeState{{Held: []Held{{Message: large}}}}}, noon)
 	}
 	require.LessOrEqual(t, d.bytes, maxDisconnectedBytes)
 	require.Equal(t, fmt.Sprint(maxDisconnected-1), d.all()[d.order.Len()-1].ID)
@@ -329,7 +335,7 @@ func TestDisconnectedProxiesAreBounded(t *testing.T) {
 	st := &stream{proxy: &model.Proxy{}}
 	for i := range 3 * maxDisconnected {
 		st.proxy = &model.Proxy{ID: fmt.Sprint(i)}
-		d.add(st, noon)
+		d.add(st, ProxyState{}, noon)
 		d.back("unknown")
 		require.Zero(t, d.settled("unknown"))
 	}
@@ -337,11 +343,11 @@ func TestDisconnectedProxiesAreBounded(t *testing.T) {
 	require.Equal(t, fmt.Sprint(2*maxDisconnected), d.all()[0].ID)
 	for range 5 * maxDisconnected { // the proxy connects and disconnects
 		st.proxy = &model.Proxy{ID: "flapping"}
-		d.add(st, noon)
+		d.add(st, ProxyState{}, noon)
 		d.back("flapping")
 	}
 	require.LessOrEqual(t, d.order.Len(), maxDisconnected)
 	st.proxy = &model.Proxy{ID: "later"}
-	d.add(st, noon.Add(2*rememberFor))
+	d.add(st, ProxyState{}, noon.Add(2*rememberFor))
 	require.Len(t, d.all(), 1)
 }

@@ -83,6 +83,13 @@ const askedType = "ODCDS"
 
 // state returns the state of the stream, for reports.
 func (st *stream) state() ProxyState {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.lockedState()
+}
+
+// lockedState is state. The caller holds the stream's lock.
+func (st *stream) lockedState() ProxyState {
 	p := ProxyState{
 		ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, Stream: st.number, Proxy: st.proxy,
 		Peer: st.transport.peer(), Connected: st.connected, Protocol: st.protocol.String(), Strategy: RouteStrategy(st.strategy.Name),
@@ -90,8 +97,6 @@ func (st *stream) state() ProxyState {
 		Workload: st.proxy.Workload(),
 		Tables:   []string{}, Types: []TypeState{}, // JSON has lists, also before the first request
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
 	if st.ledger == nil {
 		return p
 	}

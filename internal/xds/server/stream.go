@@ -232,9 +232,9 @@ func (st *stream) leave() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.closed = true
-	st.delivery.setAnswered(resource.Cluster)
 	if !st.asked && !st.proxy.Extensions { // agents send no requests to workloads
-		st.server.disconnected.add(st, time.Now())
+		st.server.disconnected.add(st, st.lockedState(), time.Now())
 	}
+	st.delivery.setAnswered(resource.Cluster)
 	st.present.Store(false)
 }

@@ -17,6 +17,9 @@ type TypeState struct {
 	Waiting       string         `json:"waiting,omitempty"` // what it waits for, if something is to be sent and must wait
 	Version       string         `json:"version,omitempty"` // state-of-the-world: version of the last response
 	Held          []Held         `json:"held,omitempty"`
+	// Lacks is how many resources of the proxy's tables have changed since it disconnected, as far as connected proxies use
+	// these tables.
+	Lacks int `json:"lacks,omitempty"`
 }
 
 // InUse reports whether the proxy has subscribed to anything of the type.
@@ -41,14 +44,18 @@ const (
 	ProxySynced  ProxyStatus = "SYNCED" // it has settled everything that was published
 	ProxyBehind  ProxyStatus = "BEHIND" // it has not settled a revision
 	ProxyRefuses ProxyStatus = "NACKED" // it has refused resources, which are held back
+	// ProxyDisconnected: its stream has ended, and it has not connected again.
+	ProxyDisconnected ProxyStatus = "DISCONNECTED"
 )
 
 // ProxyStatuses are all statuses, the best first.
-var ProxyStatuses = []ProxyStatus{ProxySynced, ProxyBehind, ProxyRefuses}
+var ProxyStatuses = []ProxyStatus{ProxySynced, ProxyBehind, ProxyRefuses, ProxyDisconnected}
 
 // Judge returns the proxy's status. A proxy that refuses resources may be behind, too.
 func (p *ProxyState) Judge() ProxyStatus {
 	switch {
+	case p.IsDisconnected():
+		return ProxyDisconnected
 	case p.Refused() > 0:
 		return ProxyRefuses
 	case p.Behind():
@@ -56,6 +63,9 @@ func (p *ProxyState) Judge() ProxyStatus {
 	}
 	return ProxySynced
 }
+
+// IsDisconnected reports whether the state is that of a proxy that has disconnected.
+func (p *ProxyState) IsDisconnected() bool { return !p.DisconnectedSince.IsZero() }
 
 // Refused returns the number of resources that are held back, as the proxy has refused them.
 func (p *ProxyState) Refused() int {
@@ -80,11 +90,14 @@ const (
 	TypeWaiting                      // something is to be sent, and waits for another type
 	TypeInFlight                     // a response is not answered
 	TypeRefused                      // a resource is held back
+	TypeLacks                        // a resource has changed since the proxy disconnected
 )
 
 // Progress returns how far the proxy is. Of several resources the worst one counts.
 func (t *TypeState) Progress() TypeProgress {
 	switch {
+	case t.Lacks > 0:
+		return TypeLacks
 	case len(t.Held) > 0:
 		return TypeRefused
 	case !t.InFlightSince.IsZero():
