@@ -106,7 +106,7 @@ func (f *File) preview(t *testing.T, index int, decide decider) ([]previewedCall
 	for _, d := range r.Differences {
 		for _, c := range d.Calls {
 			for _, from := range d.From {
-				got[c+" from "+from] = true
+				got[c.String()+" from "+from] = true
 			}
 		}
 	}

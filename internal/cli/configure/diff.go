@@ -22,6 +22,9 @@ import (
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
+// clusterAt begins the name of a cluster that was read.
+const clusterAt = "the cluster at "
+
 // exitDiffFailed is the status of a diff that could not be made. Status 1 means that calls differ, or may differ.
 const exitDiffFailed = 2
 
@@ -69,10 +72,11 @@ sidecars would be sent something. In files, workloads are the Deployments and ot
 Pods exist, as in a cluster, they are the workloads. An owner in the change gives them its labels,
 annotations and service account.
 
-With --traffic, a workload's calls are tried only to services that it calls, as the proxies' metrics have
-it, and to those whose calls its routes send there before or after the change. A control plane reads the
-metrics; --address or --context chooses it. Calls that enter at gateways are all tried, and all calls of
-workloads without measured calls if the metrics of some proxies are missing, which a note states.
+With --traffic, only calls that workloads make are tried. The proxies' metrics show which services a
+workload calls. The command tries the workload's calls to these services. It also tries its calls to other
+services, if a route sends them to one of these, before or after the change. A control plane reads the
+metrics; --address or --context chooses it. Calls that enter at gateways are all tried. If the metrics of
+some proxies are missing, a note states it, and all calls of workloads without measured calls are tried.
 
 Access logs are those of sidecars and gateways in Istio's default format, as text or JSON. The caller is
 PROXY, else the Pod of a line of 'kubectl logs --prefix', else the proxy with the caller's address. Logs
@@ -221,6 +225,9 @@ func (f *diffFlags) compute(cmd *cobra.Command, args []string) (*preview.Report,
 	}
 	r.Notes = append(r.Notes, notes...)
 	r.Source, r.Problems = source, problems
+	if f.out.Is(formatGitHub) {
+		publish(r)
+	}
 	return r, nil
 }
 
@@ -243,7 +250,7 @@ func (f *diffFlags) readBefore(ctx context.Context, args []string) (s *diffSide,
 		return s, dir + ", the directory of " + where, err
 	}
 	s, source, err = f.readCluster(ctx)
-	return s, "the cluster at " + source, err
+	return s, clusterAt + source, err
 }
 
 // readAfter reads the configuration after the change: NEW, or that before with the changed objects.

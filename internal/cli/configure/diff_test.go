@@ -31,7 +31,7 @@ func TestDiff(t *testing.T) {
 	require.Equal(t, terminal.ExitFailed, status, errOut)
 	require.Contains(t, out, "created VirtualService/shop/reviews (../../../examples/canary/reviews.yaml:2)")
 	require.Contains(t, out, "8 of 8 proxies would be sent 8 resources")
-	require.Contains(t, out, "http://reviews.shop.svc.cluster.local:8080/ x-demo-user: tester from cart.shop, catalog.shop, frontend.shop and 5 more\n"+
+	require.Contains(t, out, "http://reviews.shop.svc.cluster.local:8080/ x-demo-user: tester from cart.shop, catalog.shop, frontend.shop and 5 more: 8 calls\n"+
 		"  destination       reviews.shop.svc.cluster.local:8080 -> v3\n")
 	require.Contains(t, out, "  destination       reviews.shop.svc.cluster.local:8080 -> v1 90%, v2 10%\n")
 	require.Contains(t, out, "16 calls tried: 16 decided differently\n")
@@ -49,8 +49,12 @@ func TestDiff(t *testing.T) {
 
 	status, out, _ = moonsail(t, "diff", shopDir, "-f", "../../../examples/canary", "-o", "github")
 	require.Equal(t, terminal.ExitFailed, status)
-	require.Contains(t, out, "### moonsail diff: 16 calls tried: 16 decided differently\n")
+	require.True(t, strings.HasPrefix(out, "### moonsail diff: changes 16 calls\n\n16 calls tried: 16 decided differently. 8 of 8 proxies "), out)
+	require.Contains(t, out, "- created `VirtualService/shop/reviews` (examples/canary/reviews.yaml:2)\n")
+	require.Contains(t, out, ", ratings.shop, reviews-v1.shop, reviews-v2.shop, reviews-v3.shop, shopper.shop`: 8 calls | ", "up to ten callers are listed")
 	require.Contains(t, out, "| destination | `reviews.shop.svc.cluster.local:8080` | `v1 90%, v2 10%` |\n")
+	_, out, _ = moonsail(t, "diff", shopDir, shopDir, "-o", "github")
+	require.True(t, strings.HasPrefix(out, "### moonsail diff: no call is decided differently\n"), out)
 }
 
 // TestDiffNamesTheReason checks that new problems of analysis come with the calls.
@@ -63,7 +67,7 @@ func TestDiffNamesTheReason(t *testing.T) {
 	}{
 		"a misspelt host": {
 			"apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: reviews, namespace: shop}\nspec: {hosts: [reviews], http: [{route: [{destination: {host: reveiws}}]}]}\n", nil,
-			[]string{"forwarded -> answers 503", "new: " + change + ":4: error: VirtualService/shop/reviews: spec.http[0].route[0].destination.host: service reveiws.shop.svc.cluster.local: not found"},
+			[]string{"forwarded -> answers 503: no service has the host reveiws.shop.svc.cluster.local\n", "new: " + change + ":4: error: VirtualService/shop/reviews: spec.http[0].route[0].destination.host: service reveiws.shop.svc.cluster.local: not found"},
 		},
 		"a deleted service": {
 			"apiVersion: v1\nkind: Service\nmetadata: {name: reviews, namespace: shop}\n", []string{"--delete"},
@@ -95,6 +99,64 @@ func TestDiffNamesTheReason(t *testing.T) {
 	}
 }
 
+// TestDiffCountsWhatItLists checks that each counted call is listed once, with its method.
+func TestDiffCountsWhatItLists(t *testing.T) {
+	change := filepath.Join(t.TempDir(), "change.yaml")
+	require.NoError(t, os.WriteFile(change, []byte(`apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: ratings, namespace: shop}
+spec:
+  selector: {matchLabels: {app: ratings}}
+  rules:
+  - from: [{source: {principals: [cluster.local/ns/shop/sa/reviews]}}]
+    to: [{operation: {methods: [GET, POST]}}]
+`), 0o600))
+	status, out, errOut := moonsail(t, "diff", shopDir, "-f", change, "-o", "json")
+	require.Equal(t, terminal.ExitFailed, status, errOut)
+	var r preview.Report
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	listed, methods := 0, map[string]bool{}
+	for _, d := range r.Differences {
+		require.Equal(t, len(d.Calls)*len(d.From), d.Count, "%+v", d)
+		listed += d.Count
+		for _, c := range d.Calls {
+			methods[c.Method] = true
+		}
+	}
+	require.Equal(t, r.Differ, listed)
+	require.Equal(t, r.Differ, r.Broken, "the policy only forbids")
+	require.Equal(t, 16, r.Tried, "a GET and a POST of each workload")
+	require.Equal(t, map[string]bool{"GET": true, "POST": true}, methods)
+}
+
+// TestDiffBehindAFailure checks that a route that leads nowhere does not hide what else changes, and that the comment's verdict counts
+// the calls that fail.
+func TestDiffBehindAFailure(t *testing.T) {
+	const route = "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: reviews, namespace: shop}\nspec: {hosts: [reviews], http: [{timeout: %s, route: [{destination: {host: %s}}]}]}\n"
+	dir := t.TempDir()
+	base, change := filepath.Join(dir, "base.yaml"), filepath.Join(dir, "change.yaml")
+	require.NoError(t, os.WriteFile(base, fmt.Appendf([]byte(blueGreen), route, "4s", "reviews-v2"), 0o600))
+	for name, tc := range map[string]struct{ to, reason string }{
+		"no service":  {"nowhere", "no service has the host nowhere.shop.svc.cluster.local"},
+		"no port":     {"reviews, port: {number: 81}", "service reviews.shop.svc.cluster.local has no port 81"},
+		"no subset":   {"reviews, subset: v9", "no DestinationRule has the subset v9 of reviews.shop.svc.cluster.local"},
+		"no endpoint": {"empty", "empty.shop.svc.cluster.local:80 has no endpoint that takes calls"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := fmt.Sprintf(route, "10s", tc.to)
+			if tc.to == "empty" {
+				text += "---\napiVersion: v1\nkind: Service\nmetadata: {name: empty, namespace: shop}\nspec: {clusterIP: 10.0.0.11, ports: [{port: 80, name: http}], selector: {app: none}}\n"
+			}
+			require.NoError(t, os.WriteFile(change, []byte(text), 0o600))
+			_, out, errOut := moonsail(t, "diff", base, "-f", change)
+			require.Contains(t, out, "  answer            forwarded -> answers 503: "+tc.reason+"\n", errOut)
+			require.Contains(t, out, "  timeout           4s -> 10s\n")
+			_, out, _ = moonsail(t, "diff", base, "-f", change, "-o", "github")
+			require.True(t, strings.HasPrefix(out, "### moonsail diff: breaks "), out)
+		})
+	}
+}
+
 // TestDirectoryOfAControlPlane checks that commands without files read the directory of a local control plane.
 func TestDirectoryOfAControlPlane(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
@@ -121,7 +183,12 @@ func TestDirectoryOfAControlPlane(t *testing.T) {
 			require.Contains(t, out+errOut, tc.changed)
 			for _, format := range []string{"table", "github"} {
 				_, out, errOut = moonsail(t, "diff", "-f", "../../../examples/canary", "-o", format)
-				require.Contains(t, out+errOut, tc.diffs)
+				want := tc.diffs
+				if name == "its directory" && format == "github" { // a public comment has no addresses, and no directories of this machine
+					want = "compared with examples/shop, the directory of a control plane\n"
+					require.NotContains(t, out, dir)
+				}
+				require.Contains(t, out+errOut, want)
 			}
 		})
 	}
@@ -252,7 +319,7 @@ func TestDiffOfRoutedTraffic(t *testing.T) {
 			toV2, aborted, `{"namespace": "shop", "name": "frontend"}`,
 			`"complete": true, "proxies": {"connected": 3, "measured": 1, "failed": 2}, "failures": ["reviews-1.shop: timeout"], "leftOut": 7`, 1,
 			[]string{
-				" from reviews-v2.shop, reviews.shop\n", "2 calls tried: 2 decided differently\n",
+				" from reviews-v2.shop, reviews.shop: 2 calls\n", "2 calls tried: 2 decided differently\n",
 				"note: 2 of 3 proxies were not measured: workloads without measured calls are taken to call all services\n",
 				"note: 7 measured calls left out: the control plane lists only the busiest\n", "note: reviews-1.shop: timeout\n",
 			},

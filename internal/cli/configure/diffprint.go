@@ -36,7 +36,7 @@ func printDiff(w io.Writer, r *preview.Report) error {
 		fmt.Fprintf(&b, "%s\n", line)
 	}
 	for _, d := range r.Differences {
-		fmt.Fprintf(&b, "\n%s %s\n", s.Bold(listed(d.Calls)), s.Dim("from "+listed(d.From)))
+		fmt.Fprintf(&b, "\n%s %s\n", s.Bold(listed(texts(d.Calls))), s.Dim("from "+listed(d.From)+countText(&d)))
 		for _, c := range d.Changes {
 			fmt.Fprintf(&b, "  %-17s %s %s %s\n", c.What, s.Bad(c.Before), s.Dim("->"), s.Good(c.After))
 		}
@@ -70,7 +70,11 @@ func sentText(r *preview.Report) string {
 		}
 		names = append(names, p.Proxy)
 	}
-	return fmt.Sprintf("%d of %s would be sent %s, %d bytes: %s", len(r.Proxies), terminal.Count(r.Of, "proxy"), terminal.Count(resources, "resource"), r.Bytes, listed(names))
+	of := terminal.Count(r.Of, "proxy")
+	if r.Source != "" {
+		of += " of these objects (connected or not)"
+	}
+	return fmt.Sprintf("%d of %s would be sent %s, %d bytes: %s", len(r.Proxies), of, terminal.Count(resources, "resource"), r.Bytes, listed(names))
 }
 
 // populationText names the proxies that only one side has.
@@ -113,26 +117,74 @@ func undecidedTexts(list []outcome.Undecided) []string {
 }
 
 // listed joins the first names of a list.
-func listed(names []string) string {
-	if len(names) <= maxNames {
+func listed(names []string) string { return listedTo(names, maxNames) }
+
+// listedTo joins the names of a list; if they are more than most, the first ones.
+func listedTo(names []string, most int) string {
+	if len(names) <= most {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames-1], ", "), len(names)-maxNames+1)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most-1], ", "), len(names)-most+1)
+}
+
+func texts(requests []preview.Request) []string {
+	var out []string
+	for i := range requests {
+		out = append(out, requests[i].String())
+	}
+	return out
+}
+
+// countText is how many calls a difference has, if it has several.
+func countText(d *preview.Difference) string {
+	if d.Count < 2 {
+		return ""
+	}
+	return ": " + terminal.Count(d.Count, "call")
+}
+
+// maxCallers is how many callers a comment lists for each difference.
+const maxCallers = 10
+
+// verdictText is what a change does to calls, in a few words.
+func verdictText(r *preview.Report) string {
+	var out []string
+	if r.Broken > 0 {
+		out = append(out, "breaks "+terminal.Count(r.Broken, "call"))
+	}
+	if r.Repaired > 0 {
+		out = append(out, "repairs "+terminal.Count(r.Repaired, "call"))
+	}
+	if others := r.Differ - r.Broken - r.Repaired; others > 0 {
+		out = append(out, "changes "+terminal.Count(others, "call"))
+	}
+	if len(out) == 0 {
+		out = []string{"no call is decided differently"}
+	}
+	text := strings.Join(out, ", ")
+	if unknown := outcome.CountUndecided(r.Undecided) + r.Untried; unknown > 0 {
+		text += fmt.Sprintf("; %s not decided", terminal.Count(unknown, "call"))
+	}
+	return text
 }
 
 // printDiffComment writes a report as Markdown, for a comment on a pull request.
 func printDiffComment(w io.Writer, r *preview.Report) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "### moonsail diff: %s\n\n%s.\n", callsText(r), strings.Join(append([]string{sentText(r)}, populationText(r)...), "; "))
+	fmt.Fprintf(&b, "### moonsail diff: %s\n\n%s. %s.\n", verdictText(r), callsText(r), strings.Join(append([]string{sentText(r)}, populationText(r)...), "; "))
 	for _, o := range r.Objects {
-		fmt.Fprintf(&b, "- %s `%s`\n", o.Operation, userKey(o.Object))
+		fmt.Fprintf(&b, "- %s `%s`", o.Operation, userKey(o.Object))
+		if o.Origin != "" && o.Operation != "deleted" {
+			fmt.Fprintf(&b, " (%s)", o.Origin)
+		}
+		b.WriteByte('\n')
 	}
 	if len(r.Differences) > 0 {
 		b.WriteString("\n| calls | from | what | before | after |\n|---|---|---|---|---|\n")
 	}
 	for _, d := range r.Differences {
 		for i, c := range d.Changes {
-			calls, from := cell(listed(d.Calls)), cell(listed(d.From))
+			calls, from := cell(listedTo(texts(d.Calls), maxCallers)), cell(listedTo(d.From, maxCallers))+countText(&d)
 			if i > 0 {
 				calls, from = "", ""
 			}

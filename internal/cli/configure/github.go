@@ -27,7 +27,7 @@ func printGitHub(w io.Writer, problems problem.List) error {
 	for _, p := range problems {
 		var properties []string
 		if p.File != "" {
-			properties = append(properties, "file="+gitHubProperty.Replace(p.File))
+			properties = append(properties, "file="+gitHubProperty.Replace(published(p.File)))
 		}
 		if p.Line > 0 {
 			properties = append(properties, fmt.Sprintf("line=%d", p.Line))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -36,17 +35,7 @@ type Call struct {
 
 // String returns the call without its caller. Headers with credentials are hidden: reports are published.
 func (c *Call) String() string {
-	out := c.URL
-	if c.Method != "" && c.Method != http.MethodGet {
-		out = c.Method + " " + out
-	}
-	for _, k := range slices.Sorted(maps.Keys(c.Headers)) {
-		out += " " + k + ": " + shown(k, c.Headers[k])
-	}
-	if c.Principal != "" {
-		out += " with the certificate of " + c.Principal
-	}
-	return out
+	return c.request().String()
 }
 
 // secretNames are parts of the names of headers with credentials.

@@ -1,10 +1,12 @@
 package preview
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -12,13 +14,15 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/outcome"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // Difference is a set of calls whose outcomes change in the same way.
 type Difference struct {
-	Host  string   `json:"host"`  // host:port
-	Calls []string `json:"calls"` // URLs, with method and headers
-	From  []string `json:"from"`  // NAME.NAMESPACE of the callers
+	Host  string    `json:"host"` // host:port
+	Calls []Request `json:"calls"`
+	From  []string  `json:"from"`  // NAME.NAMESPACE of the callers. Each makes all of Calls
+	Count int       `json:"count"` // of calls
 	// Changes are in the order of a call: the answer, the server, the destination, the rest.
 	Changes []Change `json:"changes"`
 }
@@ -41,7 +45,7 @@ func (c *comparison) try(ctx context.Context, calls []Call, whole bool) error {
 			names[c.plain[0]] = c.plain
 		}
 	}
-	groups, undecided := map[string]*Difference{}, outcome.UndecidedCalls{}
+	found, undecided := differences{}, outcome.UndecidedCalls{}
 	if len(calls) > c.most {
 		calls = inTurn(calls)
 	}
@@ -58,7 +62,7 @@ func (c *comparison) try(ctx context.Context, calls []Call, whole bool) error {
 			c.report.Untried += len(from)
 			continue
 		}
-		differ, side, err := c.changes(call)
+		differ, verdict, side, err := c.changes(call)
 		if err != nil {
 			undecided.Add(side, err, call.String(), call.From, len(from))
 			continue
@@ -66,7 +70,13 @@ func (c *comparison) try(ctx context.Context, calls []Call, whole bool) error {
 		c.report.Tried += len(from)
 		if len(differ) > 0 {
 			c.report.Differ += len(from)
-			note(groups, call, from, differ)
+			found.add(call, from, differ)
+		}
+		switch verdict {
+		case breaks:
+			c.report.Broken += len(from)
+		case repairs:
+			c.report.Repaired += len(from)
 		}
 	}
 	if len(c.unmade) > 0 {
@@ -78,11 +88,7 @@ func (c *comparison) try(ctx context.Context, calls []Call, whole bool) error {
 	if c.report.Undecided = undecided.Sorted(); len(undecided) > 0 {
 		c.report.Notes = append(c.report.Notes, "undecided calls may be decided differently: apply the change where you can test them first")
 	}
-	for _, d := range groups {
-		slices.Sort(d.From)
-		c.report.Differences = append(c.report.Differences, *d)
-	}
-	slices.SortFunc(c.report.Differences, compareDifferences)
+	c.report.Differences = found.sorted()
 	return nil
 }
 
@@ -92,17 +98,34 @@ const (
 	sideAfter  = "after the change"
 )
 
+// verdict is what a change does to a call as a whole.
+type verdict uint8
+
+const (
+	other   verdict = iota
+	breaks          // it fails after the change only
+	repairs         // it fails before the change only
+)
+
 // changes returns how the outcomes of a call differ. An error is that of a side which the simulator cannot decide.
-func (c *comparison) changes(call *Call) (differ []Change, side string, err error) {
+func (c *comparison) changes(call *Call) (differ []Change, v verdict, side string, err error) {
 	before, err := c.before.outcome(call)
 	if err != nil {
-		return nil, sideBefore, err
+		return nil, other, sideBefore, err
 	}
 	after, err := c.after.outcome(call)
 	if err != nil {
-		return nil, sideAfter, err
+		return nil, other, sideAfter, err
 	}
-	return changes(before, after), "", nil
+	differ = changes(before, after)
+	switch {
+	case len(differ) == 0 || before.fails == after.fails:
+	case after.fails:
+		v = breaks
+	default:
+		v = repairs
+	}
+	return differ, v, "", nil
 }
 
 // checkGiven reports a call of Input.Calls that is wrong.
@@ -132,78 +155,79 @@ func (c *comparison) checkGiven(calls []Call) error {
 	return nil
 }
 
-// note adds a call to the difference with the same changes.
-func note(groups map[string]*Difference, call *Call, from []string, changes []Change) {
-	host := call.URL
-	if _, rest, ok := strings.Cut(host, "://"); ok {
-		host, _, _ = strings.Cut(rest, "/")
-	}
-	key := fmt.Sprint(host, changes)
-	d := groups[key]
-	if d == nil {
-		d = &Difference{Host: host, Changes: changes}
-		groups[key] = d
-	}
-	if text := call.String(); !slices.Contains(d.Calls, text) {
-		d.Calls = append(d.Calls, text)
-	}
-	for _, f := range from {
-		if !slices.Contains(d.From, f) {
-			d.From = append(d.From, f)
-		}
-	}
-}
-
-// compareDifferences puts first what changes earliest in a call.
-func compareDifferences(a, b Difference) int {
-	rank := func(d Difference) int { return slices.Index(outcome.Properties, d.Changes[0].What) }
-	if r := rank(a) - rank(b); r != 0 {
-		return r
-	}
-	return strings.Compare(a.Host+a.Calls[0]+a.From[0], b.Host+b.Calls[0]+b.From[0])
-}
-
 // changes compares outcomes. What follows from another destination, or from TLS instead of plain text, is left out.
-func changes(before, after outcome.Outcome) (out []Change) {
+func changes(before, after result) (out []Change) {
 	follows := map[string]bool{}
-	if before["destination"] != after["destination"] {
+	if before.Outcome["destination"] != after.Outcome["destination"] {
 		follows["SNI"], follows["server identity"] = true, true
 	}
-	if before["encryption"] != after["encryption"] {
+	if before.Outcome["encryption"] != after.Outcome["encryption"] {
 		for _, p := range []string{"SNI", "server identity", "certificate authority", "certificate"} {
 			follows[p] = true
 		}
 	}
-	before.Compare(after, outcome.Properties, func(p, b, a string) {
+	differ := func(p, b, a string) {
 		if !follows[p] {
 			out = append(out, Change{p, b, a})
 		}
-	})
+	}
+	before.Compare(after.Outcome, outcome.Properties, differ)
+	if len(out) == 0 || out[0].What != "answer" {
+		return out
+	}
+	out[0].Before, out[0].After = before.answer(), after.answer()
+	if before.routed && after.routed { // the routes differ behind a failure, too
+		before.Compare(after.Outcome, ofRoutes, differ)
+	}
 	return out
 }
 
+// ofRoutes are the properties that a route has, also if no endpoint can be reached.
+var ofRoutes = []string{"timeout", "retries", "fault", "mirror", "path", "host", "request headers", "response headers", "CORS"}
+
+// result is what becomes of a call on one side.
+type result struct {
+	outcome.Outcome
+	routed bool   // a route sends it to clusters
+	reason string // why none of the clusters can be reached; empty: one can, or the route has no clusters
+	fails  bool   // a proxy refuses it, or no endpoint can be reached
+}
+
+// answer is the answer, with its reason.
+func (r *result) answer() string {
+	text := cmp.Or(r.Outcome["answer"], outcome.None)
+	if r.reason != "" {
+		text += ": " + r.reason
+	}
+	return text
+}
+
+// failed reports whether a proxy refuses a call.
+func failed(r *simulate.Result) bool { return r.Closed != "" || r.Status >= http.StatusBadRequest }
+
 // outcome follows a call on one side, and describes it.
-func (o *opened) outcome(call *Call) (outcome.Outcome, error) {
+func (o *opened) outcome(call *Call) (out result, err error) {
 	p, plain := o.callerOf(call.From)
 	switch {
 	case p == nil:
-		return outcome.Outcome{"answer": "the proxy does not exist"}, nil
+		return result{Outcome: outcome.Outcome{"answer": "the proxy does not exist"}, fails: true}, nil
 	case plain:
 		return o.plainOutcome(call, p)
 	}
 	_, sim, r, err := o.follow(call, p)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	o.assume(r)
-	out := outcome.Outcome{}
+	out = result{Outcome: outcome.Outcome{}, routed: len(r.Upstreams) > 0, reason: o.unreached(r), fails: failed(r)}
 	out.Describe(&sim, r)
 	out.Upstreams(r, sim.Host, o.nameAt)
-	servers, err := o.servers(&sim, r, p, 0)
+	servers, refused, err := o.servers(&sim, r, p, 0)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	out.Set("server", strings.Join(servers, "; "))
+	out.fails = out.fails || refused
 	return out, nil
 }
 
@@ -243,10 +267,9 @@ func (o *opened) caller(name string) *model.Proxy {
 // maxRouters bounds the routers behind one another that a call is followed through.
 const maxRouters = 3
 
-// servers returns what the proxies of the endpoints do with a call, each text once. A router at an endpoint, for example an egress
-// gateway, passes the call on.
-func (o *opened) servers(call *simulate.Call, r *simulate.Result, from *model.Proxy, routers int) ([]string, error) {
-	var out []string
+// servers returns what the proxies of the endpoints do with a call, each text once, and whether one of them refuses it. A router at
+// an endpoint, for example an egress gateway, passes the call on.
+func (o *opened) servers(call *simulate.Call, r *simulate.Result, from *model.Proxy, routers int) (out []string, refused bool, err error) {
 	seen := map[*world]bool{}
 	for i := range r.Upstreams {
 		u := &r.Upstreams[i]
@@ -258,46 +281,91 @@ func (o *opened) servers(call *simulate.Call, r *simulate.Result, from *model.Pr
 			}
 			w, err := o.world(p)
 			if err != nil {
-				return nil, err
+				return nil, false, err
 			}
 			if seen[w] {
 				continue
 			}
 			seen[w] = true
-			text, err := o.server(caller.Arrival(o.mesh, call, r, u, e, from, p), p, w, routers)
+			text, refuses, err := o.server(caller.Arrival(o.mesh, call, r, u, e, from, p), p, w, routers)
 			if err != nil {
-				return nil, fmt.Errorf("at %s: %w", p, err)
+				return nil, false, fmt.Errorf("at %s: %w", p, err)
 			}
-			out = append(out, text)
+			out, refused = append(out, text), refused || refuses
 		}
 	}
 	slices.Sort(out)
-	return slices.Compact(out), nil
+	return slices.Compact(out), refused, nil
 }
 
-// server returns what the proxy of an endpoint, which has w, does with a call that arrives there.
-func (o *opened) server(arrival simulate.Call, p *model.Proxy, w *world, routers int) (string, error) {
+// server returns what the proxy of an endpoint, which has w, does with a call that arrives there, and whether it refuses the call.
+func (o *opened) server(arrival simulate.Call, p *model.Proxy, w *world, routers int) (text string, refuses bool, err error) {
 	in, err := w.Call(arrival)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	o.assume(in)
 	switch {
 	case p.Type != model.ProxyRouter && arrival.Direct && in.Listener == "":
-		return "the application itself", nil
+		return "the application itself", false, nil
 	case p.Type != model.ProxyRouter:
-		return outcome.Answer(in), nil
+		return outcome.Answer(in), failed(in), nil
 	case in.Status != 0 || in.Closed != "":
-		return p.String() + " " + outcome.Answer(in), nil
+		text = p.String() + " " + outcome.Answer(in)
+		if reason := o.unreached(in); reason != "" {
+			text += ": " + reason
+		}
+		return text, failed(in), nil
 	}
 	onward := outcome.Outcome{}
 	onward.Upstreams(in, "", o.nameAt)
-	text := p.String() + " forwards to " + onward["destination"]
-	behind, err := o.servers(&arrival, in, p, routers+1)
+	text = p.String() + " forwards to " + onward["destination"]
+	behind, refuses, err := o.servers(&arrival, in, p, routers+1)
 	if len(behind) > 0 {
 		text += " (" + strings.Join(behind, "; ") + ")"
 	}
-	return text, err
+	return text, refuses, err
+}
+
+// unreached is why none of a route's clusters has an endpoint; empty: one has, or a filter answers before.
+func (o *opened) unreached(r *simulate.Result) string {
+	if len(r.Upstreams) == 0 || !r.Unreached() {
+		return ""
+	}
+	var out []string
+	for i := range r.Upstreams {
+		u := &r.Upstreams[i]
+		if u.Percent == 0 && len(r.Upstreams) > 1 {
+			continue
+		}
+		if text := o.lacking(u.Cluster, u.Unknown()); !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// lacking is what a cluster without endpoints lacks. unknown: the proxy does not have the cluster.
+func (o *opened) lacking(name string, unknown bool) string {
+	c, ok := resourcename.ParseCluster(name)
+	at := slices.IndexFunc(o.services, func(s *model.Service) bool { return s.Hostname == c.Host })
+	switch {
+	case !ok && unknown:
+		return "cluster " + name + " does not exist"
+	case !ok:
+		return name + " has no endpoint that takes calls"
+	case at < 0:
+		return "no service has the host " + string(c.Host)
+	case !slices.ContainsFunc(o.services[at].Ports, func(p model.ServicePort) bool { return p.Number == c.Port }):
+		return fmt.Sprintf("service %s has no port %d", c.Host, c.Port)
+	case unknown && c.Subset != "":
+		return fmt.Sprintf("no DestinationRule has the subset %s of %s", c.Subset, c.Host)
+	case unknown:
+		return fmt.Sprintf("the caller's proxy does not have service %s", c.Host)
+	case c.Subset != "":
+		return fmt.Sprintf("subset %s of %s:%d has no endpoint that takes calls", c.Subset, c.Host, c.Port)
+	}
+	return fmt.Sprintf("%s:%d has no endpoint that takes calls", c.Host, c.Port)
 }
 
 // proxyAt returns the proxy at an endpoint's address; nil: none.

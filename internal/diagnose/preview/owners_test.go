@@ -59,12 +59,12 @@ func TestDeploymentsOfRunningPods(t *testing.T) {
 		"a Rollout whose labels no Service selects": {
 			ofRollouts(running()), ofRollouts(running(strings.ReplaceAll(workload("reviews", "v1"), "app: reviews", "app: other"))),
 			[]string{"changed Rollout/shop/reviews-v1"},
-			[]string{"reviews.shop.svc.cluster.local:9080 answer: forwarded -> answers 503"},
+			[]string{"reviews.shop.svc.cluster.local:9080 answer: forwarded -> answers 503: reviews.shop.svc.cluster.local:9080 has no endpoint that takes calls"},
 		},
 		"labels that no Service selects": {
 			running(), running(strings.ReplaceAll(workload("reviews", "v1"), "app: reviews", "app: other")),
 			[]string{"changed Deployment/shop/reviews-v1"},
-			[]string{"reviews.shop.svc.cluster.local:9080 answer: forwarded -> answers 503"},
+			[]string{"reviews.shop.svc.cluster.local:9080 answer: forwarded -> answers 503: reviews.shop.svc.cluster.local:9080 has no endpoint that takes calls"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,6 +88,6 @@ func TestDeploymentsOfRunningPods(t *testing.T) {
 		r, err := Compute(t.Context(), in)
 		require.NoError(t, err)
 		require.Equal(t, []string{"reviews-v1-abc-1.shop", "reviews-v1-abc-2.shop"}, r.Gone)
-		require.Equal(t, []string{"reviews.shop.svc.cluster.local:9080 answer: forwarded -> answers 503"}, changesOf(r))
+		require.Equal(t, []string{"reviews.shop.svc.cluster.local:9080 answer: forwarded -> answers 503: reviews.shop.svc.cluster.local:9080 has no endpoint that takes calls"}, changesOf(r))
 	})
 }

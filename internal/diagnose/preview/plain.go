@@ -67,56 +67,56 @@ func (c *comparison) plainCalls(servers map[model.Host]bool, operations []sample
 }
 
 // plainOutcome follows a call of a workload without a sidecar. It goes straight to the endpoints of the service.
-func (o *opened) plainOutcome(call *Call, p *model.Proxy) (outcome.Outcome, error) {
+func (o *opened) plainOutcome(call *Call, p *model.Proxy) (out result, err error) {
 	u, _, err := call.parse()
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	sim, err := o.simulated(call, p, &world{})
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	_, host, _ := o.names.Resolve(p, u.Hostname())
 	_, port, _ := net.SplitHostPort(sim.To)
 	addresses := o.endpointsOf(host, port)
 	if len(addresses) == 0 {
-		return outcome.Outcome{"answer": "no endpoint is known"}, nil
+		return result{Outcome: outcome.Outcome{"answer": "no endpoint is known"}, fails: true}, nil
 	}
 	shares := map[string]float64{}
 	var servers []string
 	for _, address := range addresses {
 		shares[o.nameAt(address)] += 100 / float64(len(addresses))
-		text, err := o.plainServer(sim, address)
+		text, refuses, err := o.plainServer(sim, address)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
-		servers = append(servers, text)
+		servers, out.fails = append(servers, text), out.fails || refuses
 	}
 	slices.Sort(servers)
-	out := outcome.Outcome{"answer": outcome.Forwarded, "encryption": "plain text"}
+	out.Outcome = outcome.Outcome{"answer": outcome.Forwarded, "encryption": "plain text"}
 	out.Set("server", strings.Join(slices.Compact(servers), "; "))
 	out.Set("endpoints", outcome.Shares(shares))
 	return out, nil
 }
 
 // plainServer returns what happens to a call in plain text, or in the client's own TLS, at an endpoint.
-func (o *opened) plainServer(sim simulate.Call, address string) (string, error) {
+func (o *opened) plainServer(sim simulate.Call, address string) (text string, refuses bool, err error) {
 	p := o.proxyAt(address)
 	if p == nil {
-		return "the application itself", nil
+		return "the application itself", false, nil
 	}
 	w, err := o.world(p)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	sim.To = address
 	sim.Direct = caller.Binds(p)
 	sim.Inbound = !sim.Direct
-	text, err := o.server(sim, p, w, 0)
+	text, refuses, err = o.server(sim, p, w, 0)
 	if err != nil {
-		return "", fmt.Errorf("at %s: %w", p, err)
+		return "", false, fmt.Errorf("at %s: %w", p, err)
 	}
-	return text, nil
+	return text, refuses, nil
 }
 
 // endpointsOf returns the addresses to which a service's host and port lead. The endpoints that sidecars get have them.

@@ -72,7 +72,11 @@ type Report struct {
 	Undecided []outcome.Undecided `json:"undecided,omitempty"`
 	// Differ counts the calls that are decided differently. Differences has them, calls with equal changes together, the
 	// refused and the newly allowed ones first.
-	Differ      int          `json:"differ"`
+	Differ int `json:"differ"`
+	// Broken counts the calls that fail only after the change, Repaired those that fail only before: no endpoint can be reached, or a
+	// proxy answers with an error.
+	Broken      int          `json:"broken"`
+	Repaired    int          `json:"repaired"`
 	Differences []Difference `json:"differences"`
 	// Problems are errors and warnings that the configuration before the change did not have.
 	Problems problem.List `json:"problems,omitempty"`
@@ -127,7 +131,7 @@ func Compute(ctx context.Context, in Input) (*Report, error) {
 	}
 	calls, whole := in.Calls, len(in.Calls) == 0
 	if whole {
-		calls, whole = p.ownCalls(), in.CallsHost == nil
+		calls, whole = distinct(p.ownCalls()), in.CallsHost == nil
 	}
 	if err := p.try(ctx, calls, whole); err != nil {
 		return nil, err

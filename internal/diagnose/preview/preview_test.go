@@ -246,7 +246,10 @@ spec: {hosts: [` + hosts + `], gateways: [gw], ` + kind + `: [{match: [` + match
 			}
 			var calls, from []string
 			for _, d := range r.Differences {
-				calls, from = append(calls, d.Calls...), append(from, d.From...)
+				for i := range d.Calls {
+					calls = append(calls, d.Calls[i].String())
+				}
+				from = append(from, d.From...)
 			}
 			require.Subset(t, calls, tc.calls)
 			require.Subset(t, from, tc.from)

@@ -34,7 +34,7 @@ func TestTokensOfFetchedKeys(t *testing.T) {
 			require.Equal(t, tc.differ, r.Differ)
 			require.Contains(t, r.Notes, note)
 			for _, d := range r.Differences {
-				require.Regexp(t, `^http://reviews:9080/ Authorization: Bearer \(hidden, SHA-256 [0-9a-f]{8}\)$`, d.Calls[0])
+				require.Regexp(t, `^http://reviews:9080/ Authorization: Bearer \(hidden, SHA-256 [0-9a-f]{8}\)$`, d.Calls[0].String())
 			}
 		})
 	}

@@ -43,10 +43,10 @@ spec: {hosts: [en.wiki.org], tls: [{match: [{port: 443, sniHosts: [en.wiki.org]}
 		want          string
 	}{
 		"a subset that routes of another host use": {
-			shop(rule("v1"), toSubset), shop(rule("v2"), toSubset), host + " answer: forwarded -> answers 503",
+			shop(rule("v1"), toSubset), shop(rule("v2"), toSubset), host + " answer: forwarded -> answers 503: no DestinationRule has the subset v1 of frontend.shop.svc.cluster.local",
 		},
 		"a subset that connections to another host use": {
-			tcp(rule("v1")), tcp(rule("v2")), "db.shop.svc.cluster.local:5432 answer: forwarded -> closes the connection: no healthy upstream",
+			tcp(rule("v1")), tcp(rule("v2")), "db.shop.svc.cluster.local:5432 answer: forwarded -> closes the connection: no healthy upstream: no DestinationRule has the subset v1 of frontend.shop.svc.cluster.local",
 		},
 		"a host without a service": {
 			shop(http, virtual("api.internal", "reviews")), shop(http, virtual("api.internal", "frontend")), "api.internal:80 destination: reviews.shop.svc.cluster.local:9080 -> frontend.shop.svc.cluster.local:8080",

@@ -95,12 +95,15 @@ func (x *exchange) finish(a *routev3.RouteAction, shares []share) {
 // unreached is the answer if no endpoint can be reached. A route may configure the answer for a missing
 // cluster.
 func (x *exchange) unreached(a *routev3.RouteAction) (status int, reason string) {
-	known := func(u Upstream) bool { return u.Discovery != unknownCluster }
+	known := func(u Upstream) bool { return !u.Unknown() }
 	if a.GetClusterNotFoundResponseCode() != routev3.RouteAction_INTERNAL_SERVER_ERROR || slices.ContainsFunc(x.res.Upstreams, known) {
-		return 503, "no healthy upstream"
+		return 503, reasonNoEndpoint
 	}
-	return 500, "unknown cluster"
+	return 500, unknownCluster
 }
+
+// reasonNoEndpoint is Envoy's reason for an answer without an endpoint.
+const reasonNoEndpoint = "no healthy upstream"
 
 // shares returns the clusters of a route with their weights.
 func (x *exchange) shares(a *routev3.RouteAction) ([]share, error) {

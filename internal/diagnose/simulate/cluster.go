@@ -27,6 +27,9 @@ type share struct {
 // unknownCluster is the discovery type of a cluster that does not exist.
 const unknownCluster = "unknown cluster"
 
+// Unknown reports whether the proxy does not have the cluster.
+func (u *Upstream) Unknown() bool { return u.Discovery == unknownCluster }
+
 // forward fills Upstreams, in the order of the shares.
 func (w *World) forward(shares []share, r *request, res *Result) error {
 	total := 0.0

@@ -70,6 +70,11 @@ type Result struct {
 	Upstreams []Upstream `yaml:"upstreams,omitempty" json:"upstreams,omitempty"`
 }
 
+// Unreached reports whether a call fails because no endpoint of its clusters can be reached.
+func (r *Result) Unreached() bool {
+	return r.Status != 0 && (r.Reason == reasonNoEndpoint || r.Reason == unknownCluster) || r.Closed == reasonNoEndpoint
+}
+
 // Retry is the effective retry policy.
 type Retry struct {
 	Attempts      uint32   `yaml:"attempts" json:"attempts"`
