@@ -44,6 +44,7 @@ type waitFlags struct {
 	skipRefused bool
 
 	percent float64 // of forWhat
+	already bool    // nothing had to be waited for
 }
 
 func newWaitCommand() *cobra.Command {
@@ -129,6 +130,7 @@ type awaited struct {
 // waitResult is the result of `moonsail wait`.
 type waitResult struct {
 	Reached bool                   `json:"reached"`
+	Already bool                   `json:"already,omitempty"` // it was distributed before the command began to wait
 	Refused bool                   `json:"refused,omitempty"`
 	Waited  string                 `json:"waited"`
 	Objects []*explain.Explanation `json:"objects"`
@@ -268,13 +270,14 @@ func (f *waitFlags) await(ctx context.Context, progress io.Writer, list []*await
 	defer p.Done()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for pause := firstPoll; ; pause = min(pause*3/2, lastPoll) {
+	for pause, looks := firstPoll, 1; ; pause, looks = min(pause*3/2, lastPoll), looks+1 {
 		select {
 		case <-ctx.Done():
 			return f.ended(ctx)
 		case <-timer.C:
 		}
 		outcome, err := f.look(ctx, list)
+		f.already = outcome == waitReached && looks == 1
 		if ctx.Err() != nil {
 			return f.ended(ctx)
 		}
@@ -379,7 +382,7 @@ func progressText(list []*awaited) string {
 
 // report prints the result, and returns it as exit status.
 func (f *waitFlags) report(cmd *cobra.Command, list []*awaited, outcome waitOutcome, took time.Duration) error {
-	r := waitResult{Reached: outcome == waitReached, Refused: outcome == waitRefused, Waited: took.Round(time.Millisecond).String()}
+	r := waitResult{Reached: outcome == waitReached, Already: f.already, Refused: outcome == waitRefused, Waited: took.Round(time.Millisecond).String()}
 	for _, a := range list {
 		if a.seen == nil {
 			a.seen = &explain.Explanation{Object: a.key, Proxies: []distribution.ProxySyncStatus{}}
@@ -401,6 +404,9 @@ func (f *waitFlags) report(cmd *cobra.Command, list []*awaited, outcome waitOutc
 func (f *waitFlags) print(cmd *cobra.Command, w io.Writer, list []*awaited, outcome waitOutcome, waited string) error {
 	s := terminal.StyleFor(w)
 	headline := s.Good("reached") + " after " + waited
+	if f.already {
+		headline = s.Good("already distributed")
+	}
 	switch outcome {
 	case waitRefused:
 		headline = s.Bad("refused") + " after " + waited + ": the proxy keeps its last valid version"
@@ -418,9 +424,18 @@ func (f *waitFlags) print(cmd *cobra.Command, w io.Writer, list []*awaited, outc
 	return nil
 }
 
+// lastedText is how long the distribution took that the log of changes has.
+func lastedText(e *explain.Explanation) string {
+	if e.Change == nil || e.Counts.Behind+e.Counts.Refused > 0 || e.Change.State != changelog.Distributed || len(e.Elsewhere) > 0 {
+		return ""
+	}
+	t := timesAt(e.Change, e.Now, tableUnit)
+	return fmt.Sprintf("; revision %d took %s", e.Revision, t.total)
+}
+
 func (f *waitFlags) printObject(cmd *cobra.Command, w io.Writer, s terminal.Style, a *awaited, outcome waitOutcome) error {
 	e := a.seen
-	text := countsText(s, &e.Counts) + haveIt(e)
+	text := countsText(s, &e.Counts) + haveIt(e) + lastedText(e)
 	switch {
 	case !a.answered:
 		text = s.Warn("the control plane did not answer in this time")
