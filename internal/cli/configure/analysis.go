@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/analyze"
@@ -28,31 +30,64 @@ type analysis struct {
 	Infos      int          `json:"infos"`
 	Suppressed int          `json:"suppressed,omitempty"`
 	Problems   problem.List `json:"problems"`
+	Notes      []string     `json:"notes,omitempty"` // what is left out, and what is not known
 
 	nothing bool       // the files have no objects
 	tree    *file.Tree // nil: only a cluster was read
 }
 
-// readFiles reads directories, files, and standard input.
-func (f *analyzeFlags) readFiles(stdin []byte, paths []string) (*file.Tree, error) {
+// readFiles reads directories, files, and standard input, with the objects of change in place of theirs.
+func (f *analyzeFlags) readFiles(stdin []byte, paths, change []string) (*file.Tree, error) {
 	decoder := config.Decoder{Domain: f.domain, DefaultNamespace: f.namespace, Revision: f.revision}
-	tree, err := file.Options{Decoder: decoder, Stdin: bytes.NewReader(stdin), Shallow: !f.recursive, Change: f.change}.Analyze(paths...)
+	tree, err := file.Options{Decoder: decoder, Stdin: bytes.NewReader(stdin), Shallow: !f.recursive, Change: change}.Analyze(paths...)
 	if err == nil {
 		// What is in force after an error depends on the control plane, which reports it.
 		tree.Problems = slices.DeleteFunc(tree.Problems, func(p problem.Problem) bool { return p.Code == code.PartlyUsed })
 		return tree, nil
 	}
-	return nil, unreadable(slices.Concat(paths, f.change), err)
+	return nil, unreadable(slices.Concat(paths, change), err)
 }
 
 // analyzeFiles checks files alone.
 func (f *analyzeFlags) analyzeFiles(stdin []byte, paths []string, s selection) (analysis, error) {
-	tree, err := f.readFiles(stdin, paths)
+	tree, err := f.readFiles(stdin, paths, f.change)
 	if err != nil {
 		return analysis{}, err
 	}
 	all := across(tree, tree.Objects, analyze.Input{Files: true, Root: f.root}, f.domain)
-	return analysisOf(tree, all, s), nil
+	if f.annotates() && len(f.change) > 0 {
+		if all, err = f.added(all, stdin, paths); err != nil {
+			return analysis{}, err
+		}
+	}
+	a := analysisOf(tree, all, s)
+	if len(f.change) == 0 && slices.ContainsFunc(a.Problems, func(p problem.Problem) bool { return p.Code == code.NotAmongObjects }) {
+		a.Notes = append(a.Notes, "objects outside of these files are not known, so what refers to them is not checked: "+
+			"check them together with 'moonsail analyze DIR -f "+strings.Join(paths, " -f ")+"', or with a cluster: --context NAME")
+	}
+	return a, nil
+}
+
+// annotates reports whether the output annotates lines of a change.
+func (f *analyzeFlags) annotates() bool { return f.out.Is(formatGitHub) || f.out.Is(formatSARIF) }
+
+// added returns the problems that a change adds, and all of its own files.
+func (f *analyzeFlags) added(all problem.List, stdin []byte, paths []string) (problem.List, error) {
+	tree, err := f.readFiles(stdin, paths, nil)
+	if err != nil {
+		return nil, err
+	}
+	before := across(tree, tree.Objects, analyze.Input{Files: true, Root: f.root}, f.domain)
+	known := newProblemCounts(before)
+	return slices.DeleteFunc(all, func(p problem.Problem) bool { return known.has(&p) && !inside(f.change, p.File) }), nil
+}
+
+// inside reports whether a file is one of paths, or below one of them.
+func inside(paths []string, name string) bool {
+	return slices.ContainsFunc(paths, func(p string) bool {
+		rel, err := filepath.Rel(p, name)
+		return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+	})
 }
 
 // analyzeCluster checks a cluster, or files as if they were applied to it.
@@ -80,7 +115,7 @@ func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, stdin
 
 // analyzeApplied checks files together with the objects of a cluster that they do not replace.
 func (f *analyzeFlags) analyzeApplied(stdin []byte, content *kube.Content, paths []string, s selection) (analysis, error) {
-	tree, err := f.readFiles(stdin, paths)
+	tree, err := f.readFiles(stdin, paths, f.change)
 	if err != nil {
 		return analysis{}, err
 	}
@@ -97,6 +132,9 @@ func (f *analyzeFlags) analyzeApplied(stdin []byte, content *kube.Content, paths
 // analysisOf selects the problems to report of files.
 func analysisOf(tree *file.Tree, all problem.List, s selection) analysis {
 	a := newAnalysis(all, s, tree.Suppressed)
+	for _, path := range tree.Replaced {
+		a.Notes = append(a.Notes, path+" is not YAML: its error is left out, because the change has its objects")
+	}
 	a.tree, a.Files, a.Objects, a.nothing = tree, tree.Files, len(tree.Objects), tree.Documents == 0 && len(all) == 0
 	return a
 }
@@ -164,8 +202,15 @@ func printAnalysis(w io.Writer, a analysis) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "%s, %s: %s\n", read(a), terminal.Count(a.Objects, "object"), verdict(s, a))
-	return err
+	if _, err := fmt.Fprintf(w, "%s, %s: %s\n", read(a), terminal.Count(a.Objects, "object"), verdict(s, a)); err != nil {
+		return err
+	}
+	for _, n := range a.Notes {
+		if _, err := fmt.Fprintf(w, "%s %s\n", s.Warn("note:"), n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // problemLine returns a problem as compilers print it.

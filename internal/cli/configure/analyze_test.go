@@ -2,6 +2,7 @@ package configure
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -286,3 +287,55 @@ spec: {selector: {matchLabels: {app: web}}, mtls: {mode: STRICT}}
 	require.NotContains(t, out, unselected)
 	require.Contains(t, out, wrongNamespace)
 }
+
+// TestAnalyzeReplacesAFileThatIsNotYAML checks that a change counts as the correction of a file that cannot be read.
+func TestAnalyzeReplacesAFileThatIsNotYAML(t *testing.T) {
+	const object = "apiVersion: v1\nkind: Service\nmetadata:\n  labels: {name: label}\n  name: %s\n  namespace: shop\nspec:\n  ports: [{port: 80, name: http}]\n"
+	for name, tc := range map[string]struct {
+		broken, change string // contents
+		file           string // of the change
+		replaced       bool
+	}{
+		"the object":        {fmt.Sprintf(object, "a") + "\tselector: {}\n", fmt.Sprintf(object, "a"), "change.yaml", true},
+		"in braces":         {"kind: Service\nmetadata: {name: a, namespace: shop}\n\tspec: {}\n", fmt.Sprintf(object, "a"), "change.yaml", true},
+		"another name":      {fmt.Sprintf(object, "a") + "\tselector: {}\n", fmt.Sprintf(object, "b"), "broken.yaml", false},
+		"one of two":        {fmt.Sprintf(object, "a") + "---\n" + fmt.Sprintf(object, "b") + "\tselector: {}\n", fmt.Sprintf(object, "a"), "change.yaml", false},
+		"a file's name":     {"\tkind: Service\n", fmt.Sprintf(object, "a"), "broken.yaml", true},
+		"nothing in common": {"\tkind: Service\n", fmt.Sprintf(object, "a"), "change.yaml", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, other := t.TempDir(), t.TempDir()
+			change, broken := filepath.Join(other, tc.file), filepath.Join(dir, "broken.yaml")
+			require.NoError(t, os.WriteFile(broken, []byte(tc.broken), 0o600))
+			require.NoError(t, os.WriteFile(change, []byte(tc.change), 0o600))
+			status, out, errOut := moonsail(t, "analyze", dir, "-f", change)
+			require.Equal(t, !tc.replaced, status == terminal.ExitFailed, out+errOut)
+			require.Equal(t, tc.replaced, strings.Contains(out, "note: "+broken+" is not YAML: its error is left out, because the change has its objects\n"), out)
+			require.Equal(t, !tc.replaced, strings.Contains(out, "is not valid YAML"), out)
+		})
+	}
+}
+
+// TestAnalyzeAlone checks that the end of an analysis without the other objects states that they are not known.
+func TestAnalyzeAlone(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "route.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(badRoute), 0o600))
+	status, out, _ := moonsail(t, "analyze", path)
+	require.Equal(t, terminal.ExitOK, status, out)
+	require.Contains(t, out, "note: objects outside of these files are not known, so what refers to them is not checked: check them together with 'moonsail analyze DIR -f "+path+"'")
+	_, out, _ = moonsail(t, "analyze", shopDir)
+	require.NotContains(t, out, "note:")
+
+	// Annotations are about the change, and not about what was wrong before.
+	old := filepath.Join(dir, "old")
+	require.NoError(t, os.CopyFS(old, os.DirFS(shopDir)))
+	require.NoError(t, os.WriteFile(filepath.Join(old, "old.yaml"), []byte(strings.NewReplacer("name: catalog", "name: old", "[catalog]", "[cart]").Replace(badRoute)), 0o600))
+	status, out, _ = moonsail(t, "analyze", old, "-f", path, "-o", "github", "--level", "error")
+	require.Equal(t, terminal.ExitFailed, status)
+	require.Equal(t, 1, strings.Count(out, "::error"), out)
+	require.Contains(t, out, "route.yaml")
+}
+
+// badRoute sends the calls of a service of the shop to one that does not exist.
+const badRoute = "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: catalog, namespace: shop}\nspec: {hosts: [catalog], http: [{route: [{destination: {host: catalogue}}]}]}\n"

@@ -201,7 +201,11 @@ func (f *diffFlags) compute(cmd *cobra.Command, args []string) (*preview.Report,
 	if err != nil {
 		return nil, err
 	}
-	after, err := f.readAfter(cmd, args, before)
+	after, change, err := f.readAfter(cmd, args, before)
+	if err != nil {
+		return nil, err
+	}
+	missing, err := f.unread(before, change, before.running)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +227,7 @@ func (f *diffFlags) compute(cmd *cobra.Command, args []string) (*preview.Report,
 	if f.traffic && r.Tried == 0 && len(r.Proxies) > 0 {
 		notes = append(notes, "no call was tried: no workload was measured to call a service that the change concerns")
 	}
-	r.Notes = append(r.Notes, notes...)
+	r.Notes = slices.Concat(missing, r.Notes, notes)
 	r.Source, r.Problems = source, problems
 	if f.out.Is(formatGitHub) {
 		publish(r)
@@ -246,28 +250,31 @@ func (f *diffFlags) readBefore(ctx context.Context, args []string) (s *diffSide,
 	case err != nil:
 		return nil, "", err
 	case dir != "":
-		s, err = f.read(nil, false, dir)
+		if s, err = f.read(nil, false, dir); err == nil {
+			s.running = dir
+		}
 		return s, dir + ", the directory of " + where, err
 	}
 	s, source, err = f.readCluster(ctx)
 	return s, clusterAt + source, err
 }
 
-// readAfter reads the configuration after the change: NEW, or that before with the changed objects.
-func (f *diffFlags) readAfter(cmd *cobra.Command, args []string, before *diffSide) (*diffSide, error) {
+// readAfter reads the configuration after the change: NEW, or that before with the changed objects, which change has; nil: NEW.
+func (f *diffFlags) readAfter(cmd *cobra.Command, args []string, before *diffSide) (after *diffSide, change *file.Tree, err error) {
 	if len(args) == 2 {
-		return f.read(nil, true, args[1])
+		after, err = f.read(nil, true, args[1])
+		return after, nil, err
 	}
-	change, err := f.read(cmd.InOrStdin(), !f.remove, f.change...)
+	side, err := f.read(cmd.InOrStdin(), !f.remove, f.change...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if f.server {
-		if err := f.applyOnServer(cmd.Context(), change); err != nil {
-			return nil, err
+		if err := f.applyOnServer(cmd.Context(), side); err != nil {
+			return nil, nil, err
 		}
 	}
-	return f.apply(before, change), nil
+	return f.apply(before, side), side.trees[0], nil
 }
 
 // addLogged adds the calls of --access-logs. Notes state what is left out.
@@ -309,9 +316,13 @@ func readLog(log *preview.AccessLog, name, writer string) error {
 	return nil
 }
 
+func (f *diffFlags) decoder() config.Decoder {
+	return config.Decoder{Domain: f.domain, DefaultNamespace: f.namespace, Revision: f.plane.Revision()}
+}
+
 // read reads files. With strict, an object with an error ends the command.
 func (f *diffFlags) read(stdin io.Reader, strict bool, paths ...string) (*diffSide, error) {
-	tree, err := file.AnalyzeAll(config.Decoder{Domain: f.domain, DefaultNamespace: f.namespace, Revision: f.plane.Revision()}, stdin, paths...)
+	tree, err := file.AnalyzeAll(f.decoder(), stdin, paths...)
 	if err != nil {
 		return nil, unreadable(paths, err)
 	}

@@ -157,6 +157,43 @@ func TestDiffBehindAFailure(t *testing.T) {
 	}
 }
 
+// TestDiffWithAnUnreadableFile checks that diff names what it cannot read of the configuration before the change. If that is a control
+// plane's directory, the previous objects are in force, and a change of them cannot be compared.
+func TestDiffWithAnUnreadableFile(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("KUBECONFIG", "")
+	const route = "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: %s, namespace: shop}\nspec:\n  hosts: [%s]\n"
+	dir, changes := t.TempDir(), t.TempDir()
+	write := func(name, text string) string {
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	write(filepath.Join(dir, "shop.yaml"), blueGreen)
+	broken := write(filepath.Join(dir, "broken.yaml"), fmt.Sprintf(route, "reviews", "reviews")+"\thttp: []\n")
+	same := write(filepath.Join(changes, "same.yaml"), fmt.Sprintf(route, "reviews", "reviews")+"  http: [{timeout: 1s, route: [{destination: {host: reviews}}]}]\n")
+	other := write(filepath.Join(changes, "other.yaml"), fmt.Sprintf(route, "other", "reviews-v2")+"  http: [{timeout: 1s, route: [{destination: {host: reviews-v2}}]}]\n")
+	s := httptest.NewServer(debug.Handler(debug.Stages{ConfigDir: dir}, slog.New(slog.DiscardHandler)))
+	defer s.Close()
+	address := strings.TrimPrefix(s.URL, "http://")
+	for name, tc := range map[string]struct {
+		args   []string
+		status int
+		want   string
+	}{
+		"a directory":                         {[]string{dir, "-f", same}, 1, "note: before the change: " + broken + ":6: error: is not valid YAML"},
+		"a directory, another object":         {[]string{dir, "-f", other}, 1, "note: before the change: " + broken + ":6: error: is not valid YAML"},
+		"after the change":                    {[]string{shopDir, dir}, 2, broken + ":6: error: is not valid YAML"},
+		"a control plane's":                   {[]string{"-f", same, "--address", address}, 2, "error: the state before the change is not known: the control plane keeps the previous object in force"},
+		"a control plane's, an object beside": {[]string{"-f", other, "--address", address}, 1, "the control plane keeps the previous objects in force, and the comparison is without them\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, out, errOut := moonsail(t, append([]string{"diff"}, tc.args...)...)
+			require.Equal(t, tc.status, status, out+errOut)
+			require.Contains(t, out+errOut, tc.want)
+		})
+	}
+}
+
 // TestDirectoryOfAControlPlane checks that commands without files read the directory of a local control plane.
 func TestDirectoryOfAControlPlane(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())

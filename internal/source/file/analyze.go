@@ -26,6 +26,8 @@ type Tree struct {
 	Files    int
 	// Documents counts the non-empty documents, including objects that the mesh does not read.
 	Documents int
+	// Replaced are the files that are not YAML, and whose objects Options.Change has. Their errors are left out.
+	Replaced []string
 	// Templates are the workloads that Deployments and other owners of Pods make.
 	Templates []*model.Workload
 	// Pods are the templates of Templates, by the same keys.
@@ -91,6 +93,9 @@ func (o Options) Analyze(paths ...string) (*Tree, error) {
 			p.keys(changed)
 		} else {
 			p.remove(changed)
+			if len(p.syntax) > 0 && len(change.files) > 0 && o.replaces(path, data, changed, change.files) {
+				t.Replaced, p.syntax = append(t.Replaced, path), nil
+			}
 		}
 		t.add(path, p)
 		c.set(path, p, time.Time{})
