@@ -54,7 +54,7 @@ func repeated(cmd *cobra.Command, line string) string {
 				return
 			}
 		}
-		b.WriteString(" --" + f.Name + " " + shellWord(f.Value.String()))
+		b.WriteString(" --" + f.Name + " " + shellWord(WithoutPassword(f.Value.String())))
 	})
 	return b.String()
 }
@@ -68,4 +68,15 @@ func shellWord(s string) string {
 		return s
 	}
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`", "!", `"\!"`).Replace(s) + `"`
+}
+
+// WithoutPassword hides the user and the password of an address. Error messages and hints are parts of logs.
+func WithoutPassword(address string) string {
+	scheme, rest, isURL := strings.Cut(address, "://")
+	authority, _, _ := strings.Cut(rest, "/")
+	at := strings.LastIndexByte(authority, '@')
+	if !isURL || at < 0 {
+		return address
+	}
+	return scheme + "://" + rest[at+1:]
 }

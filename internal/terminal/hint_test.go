@@ -22,6 +22,7 @@ func TestHints(t *testing.T) {
 		"it has the flag":       {args: []string{"fail", "-i", "mesh", "--address", "h"}, next: "'moonsail list -i x --address=y'", want: "'moonsail list -i x --address=y'"},
 		"words for a shell":     {args: []string{"fail", "--address", `a b"$c`}, next: "'moonsail list'", want: `'moonsail list --address "a b\"\$c"'`},
 		"history of a shell":    {args: []string{"fail", "--address", "a!b"}, next: "'moonsail list'", want: `'moonsail list --address "a"\!"b"'`},
+		"a password":            {args: []string{"fail", "--address", "http://user:hunter2@h:1/"}, next: "'moonsail list'", want: "'moonsail list --address http://h:1/'"},
 		"after an apostrophe":   {args: []string{"fail", "--address", "h"}, next: "see Envoy's messages with 'moonsail list x'; the object's status", want: "see Envoy's messages with 'moonsail list x --address h'; the object's status"},
 		"an apostrophe, plugin": {args: []string{"fail"}, display: "kubectl moonsail", next: "see Envoy's messages with 'moonsail list x'", want: "see Envoy's messages with 'kubectl moonsail list x'"},
 		"a flag that it lacks":  {args: []string{"fail", "--address", "h"}, next: "'moonsail check DIR'", want: "'moonsail check DIR'"},

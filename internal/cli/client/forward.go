@@ -6,13 +6,15 @@ import (
 	"io"
 	"net"
 	"sync"
+
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // InCluster reports whether the replica is a Pod of a cluster.
 func (r *Replica) InCluster() bool { return r.pod != nil }
 
 // URL returns the URL of a page that this machine can open without Forward. Only replicas outside of a cluster have one.
-func (r *Replica) URL(path string) string { return r.base + path }
+func (r *Replica) URL(path string) string { return terminal.WithoutPassword(r.base) + path }
 
 // Forward carries connections of a listener to the Pod until ctx ends, and then closes the listener and all connections.
 func (r *Replica) Forward(ctx context.Context, l net.Listener) error {

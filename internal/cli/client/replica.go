@@ -39,7 +39,9 @@ func (c *ControlPlane) replicaAt(address string) *Replica {
 	if strings.Contains(address, "://") {
 		base = strings.TrimSuffix(address, "/")
 	}
-	return &Replica{Name: address, plane: c, base: base, http: &c.http}
+	// An answer that leads elsewhere is no debug page. The client would send the token there, perhaps in plain text.
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Replica{Name: terminal.WithoutPassword(address), plane: c, base: base, http: &c.http}
 }
 
 // replicaIn returns the control plane in a Pod. Each connection is a stream to the Pod's loopback address.
@@ -125,7 +127,7 @@ func (r *Replica) Text(ctx context.Context, path string) ([]byte, error) {
 func (r *Replica) open(ctx context.Context, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base+path, http.NoBody)
 	if err != nil {
-		return nil, terminal.UsageError{Err: fmt.Errorf("--address %q: invalid address: %w", r.Name, err)}
+		return nil, terminal.UsageError{Err: fmt.Errorf("--address %q: invalid address: %w", r.Name, causeOf(err))}
 	}
 	if err := r.plane.authorize(req); err != nil {
 		return nil, err
@@ -143,14 +145,20 @@ type unreachableError struct{ *terminal.UserError }
 // Unwrap returns the error that users see.
 func (e unreachableError) Unwrap() error { return e.UserError }
 
+// causeOf returns an error without the method and URL of the request. The URL may have a password.
+func causeOf(err error) error {
+	var request *url.Error
+	if errors.As(err, &request) {
+		return request.Err
+	}
+	return err
+}
+
 func (r *Replica) unreachable(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	var cause *url.Error
-	if errors.As(err, &cause) {
-		err = cause.Err // without the method and address: Where has them
-	}
+	err = causeOf(err) // Where has the address
 	var port kube.UnreachableError
 	if errors.As(err, &port) {
 		err = port // without what net/http was doing
@@ -176,14 +184,16 @@ func (r *Replica) refused(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // part of the answer is as good as none
 	if err := json.Unmarshal(text, &f); err != nil || f.Error == "" {
 		f = debug.Failure{Error: "the control plane answered " + resp.Status, Next: "check that --address is Moonsail's --http-addr"}
-		switch {
+		switch to := resp.Header.Get("Location"); {
+		case resp.StatusCode >= 300 && resp.StatusCode < 400 && to != "":
+			f = debug.Failure{Error: "the answer is a redirect to " + terminal.Escape(terminal.WithoutPassword(to)) + ", which is not followed", Next: "if you trust that address, set --address to it"}
 		case strings.Contains(string(text), "HTTP request to an HTTPS server"):
 			f = debug.Failure{Error: "the control plane serves these pages with TLS only (--http-cert)", Next: "use --address https://HOST:PORT with --ca-file"}
 		case r.pod != nil && resp.StatusCode == http.StatusNotFound:
 			f = debug.Failure{Error: "it has no such page", Next: "check that it is a Moonsail control plane of this version (moonsail version): istiod answers only 'moonsail doctor'"}
 		}
 	}
-	return answerError{&terminal.UserError{What: f.Error, Where: r.where(), Next: f.Next}, resp.StatusCode, f.Missing}
+	return answerError{&terminal.UserError{What: terminal.Escape(f.Error), Where: r.where(), Next: terminal.Escape(f.Next)}, resp.StatusCode, f.Missing}
 }
 
 // answerError is an answer that is not 200.
