@@ -220,10 +220,10 @@ func problemLine(s terminal.Style, p problem.Problem) string {
 	}
 	line := paint[p.Severity](string(p.Severity)) + ": "
 	if w := p.Where(); w != "" {
-		line = s.Bold(w) + ": " + line
+		line = s.Bold(terminal.Escape(w)) + ": " + line
 	}
 	if p.Object.Name != "" {
-		line += userKey(p.Object).String() + ": "
+		line += terminal.Escape(userKey(p.Object).String()) + ": "
 	}
 	if p.Field != "" {
 		line += s.Dim(p.Field) + ": "

@@ -224,7 +224,7 @@ func printDoctor(cmd *cobra.Command, w io.Writer, r *doctor.Report) error {
 		x := &r.Findings[i]
 		fmt.Fprintf(&b, "\n%s %s  (%s, %s)\n", paintSeverity(s, x.Severity), s.Bold(x.What), x.Check, x.Subject)
 		for _, e := range x.Evidence {
-			fmt.Fprintf(&b, "      %s\n", e)
+			fmt.Fprintf(&b, "      %s\n", terminal.Escape(e))
 		}
 		for _, c := range x.Advice {
 			fmt.Fprintf(&b, "   -> %s\n", terminal.Hint(cmd, c))

@@ -160,7 +160,7 @@ func refusedText(p *problem.Problem, partly bool) string {
 		text = "a part of its newest version is refused"
 	}
 	if where := p.Where(); where != "" {
-		text += ", at " + where
+		text += ", at " + terminal.Escape(where)
 	}
 	return text
 }

@@ -340,7 +340,7 @@ func (f *proxiesFlags) table(style terminal.Style, list *debug.ProxyList) *proxy
 		for _, c := range columns {
 			row.cells = append(row.cells, columnState(style, p, c, list.Now))
 		}
-		row.cells = append(row.cells, p.Protocol, string(p.Strategy), fmt.Sprint(p.Settled), age(list.Now, p.Connected), terminal.OrDash(p.Version))
+		row.cells = append(row.cells, p.Protocol, string(p.Strategy), fmt.Sprint(p.Settled), age(list.Now, p.Connected), terminal.OrDash(terminal.Escape(p.Version)))
 		if len(list.Others) > 0 {
 			row.cells = append(row.cells, whose(p.ControlPlane))
 		}
@@ -411,9 +411,9 @@ func printProxy(w io.Writer, d debug.ProxyDetail) error {
 		fmt.Fprintf(w, "  revision   %s, of its control plane\n", p.Revision)
 	}
 	if p.Version != "" || d.Node != nil && d.Node.IstioVersion != "" {
-		fmt.Fprintf(w, "  version    Envoy %s", terminal.OrDash(p.Version))
+		fmt.Fprintf(w, "  version    Envoy %s", terminal.OrDash(terminal.Escape(p.Version)))
 		if d.Node != nil {
-			fmt.Fprintf(w, ", Istio %s", terminal.OrDash(d.Node.IstioVersion))
+			fmt.Fprintf(w, ", Istio %s", terminal.OrDash(terminal.Escape(d.Node.IstioVersion)))
 		}
 		fmt.Fprintln(w)
 	}
@@ -484,13 +484,13 @@ func printHeld(w io.Writer, style terminal.Style, p *server.ProxyState, now time
 	var b strings.Builder
 	for i := range p.Types {
 		for _, same := range byMessage(p.Types[i].Held) {
-			fmt.Fprintf(&b, "\n%s %s, held back until it differs: %s\n", style.Bad("refused"), p.Types[i].Type, same[0].Message)
+			fmt.Fprintf(&b, "\n%s %s, held back until it differs: %s\n", style.Bad("refused"), p.Types[i].Type, terminal.Escape(same[0].Message))
 			for _, h := range same[:min(len(same), mostHeld)] {
 				since := ""
 				if !h.Since.IsZero() {
 					since = ", " + age(now, h.Since) + " ago"
 				}
-				fmt.Fprintf(&b, "  %s (version %s%s)\n", h.Name, h.Version, since)
+				fmt.Fprintf(&b, "  %s (version %s%s)\n", terminal.Escape(h.Name), h.Version, since)
 			}
 			if more := len(same) - mostHeld; more > 0 {
 				fmt.Fprintf(&b, "  and %d more: see -o json\n", more)

@@ -373,3 +373,12 @@ func TestDisconnectedProxies(t *testing.T) {
 	require.NoError(t, printVersions(&b, &versions{Disconnected: 1, Proxies: []proxyVersion{{Envoy: "1.40.0", Proxies: 7}}}, false))
 	require.Contains(t, b.String(), "Envoy 1.40.0 (7 proxies)"+"; 1 disconnected (see 'moonsail proxies --status disconnected')")
 }
+
+// TestMessagesAreOneLine checks that an Envoy's message begins no line: a CI system obeys some lines.
+func TestMessagesAreOneLine(t *testing.T) {
+	var b strings.Builder
+	held := []server.Held{{Name: "a\nb", Message: "no\r\n::set-output name=x::y"}}
+	require.NoError(t, printHeld(&b, terminal.Style{}, &server.ProxyState{Types: []server.TypeState{{Type: "CDS", Held: held}}}, noon))
+	require.Contains(t, b.String(), `: no\r\n::set-output name=x::y`)
+	require.Contains(t, b.String(), `a\nb (version`)
+}

@@ -138,18 +138,18 @@ func printDifferences(w io.Writer, s terminal.Style, c *comparedConfig) error {
 	for i := range c.Resources {
 		r := &c.Resources[i]
 		if r.Message != "" {
-			if _, err := fmt.Fprintf(w, "\n%s %s %s, held back until it differs:\n  %s\n", s.Bad("refused"), r.Type, r.Name, r.Message); err != nil {
+			if _, err := fmt.Fprintf(w, "\n%s %s %s, held back until it differs:\n  %s\n", s.Bad("refused"), r.Type, terminal.Escape(r.Name), terminal.Escape(r.Message)); err != nil {
 				return err
 			}
 		}
 		if r.Envoy == nil || len(r.Envoy.Differences) == 0 {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "\n%s %s %s:\n", s.Bad(r.Envoy.State), r.Type, r.Name); err != nil {
+		if _, err := fmt.Fprintf(w, "\n%s %s %s:\n", s.Bad(r.Envoy.State), r.Type, terminal.Escape(r.Name)); err != nil {
 			return err
 		}
 		for _, d := range r.Envoy.Differences {
-			if _, err := fmt.Fprintf(w, "  %s\n", d); err != nil {
+			if _, err := fmt.Fprintf(w, "  %s\n", terminal.Escape(d)); err != nil {
 				return err
 			}
 		}
