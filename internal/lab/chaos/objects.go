@@ -80,20 +80,33 @@ func (l layout) fixed() map[string]string {
 			out["account-"+accountOf(name)] = fmt.Sprintf("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: %s, namespace: %s}", accountOf(name), namespace)
 		}
 	}
-	// The selector makes the servers' listeners independent of EndpointSlices. Without one, a server that is in no slice serves
-	// no port of the Service: each change of its slices changes its listener, and drains the connections.
 	for _, s := range l.services() {
+		out["ports-"+s] = portsObject(s)
 		out["service-"+s] = fmt.Sprintf(`apiVersion: v1
 kind: Service
-metadata: {name: %[1]s, namespace: %[2]s}
+metadata: {name: %s, namespace: %s}
+spec:
+  ports:
+  - {name: http, port: %d, targetPort: %d}
+  - {name: grpc, port: %d, targetPort: %d}
+  - {name: tcp, port: %d, targetPort: %d}`, s, namespace, httpPort, meshHTTP, grpcPort, meshGRPC, tcpPortOf(s), meshTCP)
+	}
+	return out
+}
+
+// portsObject is a Service that no client calls. Its selector decides what the servers' listeners serve. The called Service has
+// no selector, as the run writes its EndpointSlices. It would decide only as long as a server is in one of them: each of their
+// changes would replace listeners, and drain connections.
+func portsObject(service string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Service
+metadata: {name: %[1]s-ports, namespace: %[2]s}
 spec:
   selector: {app: %[1]s}
   ports:
-  - {name: http, port: %[3]d, targetPort: %[4]d}
-  - {name: grpc, port: %[5]d, targetPort: %[6]d}
-  - {name: tcp, port: %[7]d, targetPort: %[8]d}`, s, namespace, httpPort, meshHTTP, grpcPort, meshGRPC, tcpPortOf(s), meshTCP)
-	}
-	return out
+  - {name: http, port: %[3]d}
+  - {name: grpc, port: %[4]d}
+  - {name: tcp, port: %[5]d}`, service, namespace, meshHTTP, meshGRPC, meshTCP)
 }
 
 // accountOf returns the service account of a workload: a client's name, or that of the service.
