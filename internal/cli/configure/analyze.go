@@ -71,8 +71,9 @@ annotation galley.istio.io/analyze-suppress of an object, with a list of codes o
 Codes of istioctl analyze (IST0101) are taken, too.
 
 With --fix, the command prints a patch with the corrections that it is sure of. 'git apply' applies it
-to files below the current directory. With --write, the command changes the files itself. The exit
-status is about the problems that are left.
+to files below the current directory. With --write, the command changes the files itself. It changes only
+files that the command line names, and those below the directories that it names, but not behind links out
+of them. The exit status is about the problems that are left.
 
 Exit status: 0 no errors, 1 errors (see --failure-threshold), or no objects (see --allow-empty),
 2 wrong usage.`
@@ -220,7 +221,7 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if f.patch {
-		if a.Problems, err = f.fix(cmd.OutOrStdout(), cmd.ErrOrStderr(), a, stdin); err != nil {
+		if a.Problems, err = f.fix(cmd.OutOrStdout(), cmd.ErrOrStderr(), a, stdin, read); err != nil {
 			return err
 		}
 	} else if err := f.print(cmd.OutOrStdout(), a); err != nil {

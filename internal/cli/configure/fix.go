@@ -18,15 +18,15 @@ import (
 
 // fixes are the changes of files that solve problems.
 type fixes struct {
-	edits map[string][]file.Edit
-	count int
+	edits  map[string][]file.Edit  // of each file
+	solved map[string]problem.List // by these edits
 	// left are the problems without a change.
 	left problem.List
 }
 
 // fixesOf returns the changes for problems whose place and solution are known.
 func fixesOf(tree *file.Tree, problems problem.List, contents map[string][]byte) fixes {
-	out := fixes{edits: map[string][]file.Edit{}}
+	out := fixes{edits: map[string][]file.Edit{}, solved: map[string]problem.List{}}
 	lines := map[string][]string{}
 	for _, p := range problems {
 		if lines[p.File] == nil {
@@ -38,7 +38,7 @@ func fixesOf(tree *file.Tree, problems problem.List, contents map[string][]byte)
 			continue
 		}
 		out.edits[p.File] = append(out.edits[p.File], e)
-		out.count++
+		out.solved[p.File] = append(out.solved[p.File], p)
 	}
 	return out
 }
@@ -125,8 +125,8 @@ func writeHunk(b *strings.Builder, from, to []string) {
 	}
 }
 
-// fix prints the changes of all files, or makes them, and returns the problems that are left.
-func (f *analyzeFlags) fix(out, errOut io.Writer, a analysis, stdin []byte) (problem.List, error) {
+// fix prints the changes of the named files, or makes them, and returns the problems that are left.
+func (f *analyzeFlags) fix(out, errOut io.Writer, a analysis, stdin []byte, named []string) (problem.List, error) {
 	contents := map[string][]byte{}
 	for _, p := range a.Problems {
 		if _, read := contents[p.File]; read || p.File == "" {
@@ -142,12 +142,20 @@ func (f *analyzeFlags) fix(out, errOut io.Writer, a analysis, stdin []byte) (pro
 		contents[p.File] = text
 	}
 	changes := fixesOf(a.tree, a.Problems, contents)
+	left := changes.left
 	for _, path := range slices.Sorted(maps.Keys(changes.edits)) {
+		if why := unnamed(named, path); why != "" {
+			if _, err := fmt.Fprintf(errOut, "%s: not fixed: %s\n", path, why); err != nil {
+				return nil, err
+			}
+			left = append(left, changes.solved[path]...)
+			continue
+		}
 		after := apply(contents[path], changes.edits[path])
 		if err := checkSyntax(path, contents[path], after); err != nil {
 			return nil, &terminal.UserError{What: "cannot fix the file", Where: path, Err: err, Next: "correct it by hand"}
 		}
-		if err := f.writeFix(out, path, contents[path], after); err != nil {
+		if err := f.writeFix(out, named, path, contents[path], after); err != nil {
 			return nil, err
 		}
 	}
@@ -155,8 +163,66 @@ func (f *analyzeFlags) fix(out, errOut io.Writer, a analysis, stdin []byte) (pro
 	if f.write {
 		what, next = "had", ""
 	}
-	_, err := fmt.Fprintf(errOut, "%d of %s %s a fix%s\n", changes.count, terminal.Count(len(a.Problems), "problem"), what, next)
-	return changes.left, err
+	_, err := fmt.Fprintf(errOut, "%d of %s %s a fix%s\n", len(a.Problems)-len(left), terminal.Count(len(a.Problems), "problem"), what, next)
+	return left, err
+}
+
+// unnamed returns why the command line does not allow changes of a file; empty: it does.
+func unnamed(named []string, path string) string {
+	why := "the command line does not name it"
+	for _, name := range named {
+		if isFile(name, path) {
+			return ""
+		}
+		root, inside, err := directoryOf(name, path)
+		if err != nil {
+			continue
+		}
+		_, err = root.Stat(inside)
+		_ = root.Close()
+		if err == nil {
+			return ""
+		}
+		why = "a link leads out of " + name
+	}
+	return why
+}
+
+// overwrite replaces the content of a file. Links below a named directory do not lead out of it.
+func overwrite(named []string, path string, text []byte) error {
+	for _, name := range named {
+		if isFile(name, path) {
+			return os.WriteFile(path, text, 0) // it exists
+		}
+	}
+	err := os.ErrNotExist
+	for _, name := range named {
+		root, inside, notBelow := directoryOf(name, path)
+		if notBelow != nil {
+			continue
+		}
+		err = root.WriteFile(inside, text, 0) // it exists
+		_ = root.Close()
+		if err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// isFile reports whether a name on the command line is a file's.
+func isFile(name, path string) bool { return path == name || path == filepath.Clean(name) }
+
+// directoryOf opens a directory that the command line names. inside is the file's name below it.
+func directoryOf(name, path string) (root *os.Root, inside string, err error) {
+	if inside, err = filepath.Rel(name, path); err != nil {
+		return nil, "", err
+	}
+	if !filepath.IsLocal(inside) {
+		return nil, "", fmt.Errorf("%s is not below %s", path, name)
+	}
+	root, err = os.OpenRoot(filepath.Clean(name))
+	return root, inside, err
 }
 
 // checkSyntax returns an error if a change made valid YAML or JSON invalid.
@@ -170,17 +236,13 @@ func checkSyntax(path string, before, after []byte) error {
 	return nil
 }
 
-func (f *analyzeFlags) writeFix(out io.Writer, path string, before, after []byte) error {
+func (f *analyzeFlags) writeFix(out io.Writer, named []string, path string, before, after []byte) error {
 	if !f.write {
 		return writeDiff(out, path, before, after)
 	}
-	info, err := os.Stat(path)
-	if err == nil {
-		err = os.WriteFile(path, after, info.Mode().Perm())
-	}
-	if err != nil {
+	if err := overwrite(named, path, after); err != nil {
 		return &terminal.UserError{What: "cannot write the file", Where: path, Err: err, Next: "name files that can be written, or leave --write out"}
 	}
-	_, err = fmt.Fprintf(out, "%s: fixed\n", path)
+	_, err := fmt.Fprintf(out, "%s: fixed\n", path)
 	return err
 }

@@ -2,6 +2,8 @@ package configure
 
 import (
 	"encoding/json"
+	"log/slog"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
@@ -97,6 +100,54 @@ func TestFix(t *testing.T) {
 	status, out2, _ = moonsail(t, "analyze", "a.yaml")
 	require.Zero(t, status, out2)
 	require.Contains(t, out2, "no problems")
+}
+
+// TestFixWritesOnlyNamedFiles checks that --write does not change files that the command line does not name: those of a directory that
+// a control plane names, and those to which links lead.
+func TestFixWritesOnlyNamedFiles(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("KUBECONFIG", "")
+	t.Chdir(t.TempDir())
+	for _, dir := range []string{"source", "repo/folder", "outside"} {
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+	}
+	rule := func(name, mode string) string {
+		return "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: " + name + ", namespace: shop}\n" +
+			"spec: {host: a.example.com, trafficPolicy: {loadBalancer: {simple: " + mode + "}}}\n"
+	}
+	for name, path := range map[string]string{"source": "source/a.yaml", "change": "change.yaml", "inside": "repo/folder/in.yaml", "outside": "outside/out.yaml"} {
+		require.NoError(t, os.WriteFile(path, []byte(rule(name, "random")), 0o600))
+	}
+	require.NoError(t, os.Symlink("../outside/out.yaml", "repo/out.yaml"))
+	require.NoError(t, os.Symlink("../outside", "repo/directory"))
+	require.NoError(t, os.Symlink("folder/in.yaml", "repo/link.yaml"))
+	source, err := filepath.Abs("source")
+	require.NoError(t, err)
+	s := httptest.NewServer(debug.Handler(debug.Stages{ConfigDir: source}, slog.New(slog.DiscardHandler)))
+	defer s.Close()
+
+	status, out, errOut := moonsail(t, "analyze", "-f", "change.yaml", "--address", s.URL, "--fix", "--write", "--level", "error")
+	require.Equal(t, terminal.ExitFailed, status, "the error of the source is left")
+	require.Equal(t, "change.yaml: fixed\n", out)
+	require.Equal(t, source+"/a.yaml: not fixed: the command line does not name it\n1 of 2 problems had a fix\n", errOut)
+
+	status, out, errOut = moonsail(t, "analyze", "repo", "--fix", "--write", "--level", "error")
+	require.Equal(t, terminal.ExitFailed, status)
+	require.Contains(t, out, "repo/folder/in.yaml: fixed\n")
+	require.Contains(t, errOut, "repo/out.yaml: not fixed: a link leads out of repo\n")
+	require.Contains(t, errOut, "repo/directory/out.yaml: not fixed: a link leads out of repo\n")
+	for path, want := range map[string]string{
+		"source/a.yaml": rule("source", "random"), "outside/out.yaml": rule("outside", "random"),
+		"change.yaml": rule("change", "RANDOM"), "repo/folder/in.yaml": rule("inside", "RANDOM"),
+	} {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, want, string(text), path)
+	}
+
+	status, out, _ = moonsail(t, "analyze", "repo/out.yaml", "--fix", "--write")
+	require.Zero(t, status, "a link that the command line names")
+	require.Equal(t, "repo/out.yaml: fixed\n", out)
 }
 
 // TestFixOfJSON checks that corrections leave valid JSON. Text keeps its quotes, and only numbers of JSON lose them.
