@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -80,7 +81,7 @@ func (c *ControlPlane) AddressGiven() bool {
 func (c *ControlPlane) ConfigDir(ctx context.Context) (dir, where string, err error) {
 	given := c.AddressGiven()
 	_, known := c.Default()
-	if c.choosesCluster() || known && !given || c.Address == "" && !listens(ctx, DefaultAddress) {
+	if c.Kubeconfig != "" || c.Context != "" || !given && (c.choosesCluster() || known || c.Address == "" && !listens(ctx, DefaultAddress)) {
 		return "", "", nil
 	}
 	replicas, err := c.Replicas(ctx)
@@ -88,18 +89,21 @@ func (c *ControlPlane) ConfigDir(ctx context.Context) (dir, where string, err er
 		return "", "", err
 	}
 	var source debug.Directory
-	if err := c.Get(ctx, "/debug/source", &source); err != nil || source.Directory == "" {
-		if IsNotFound(err) {
-			err = nil // a control plane without a source
-		}
-		if err == nil && given {
-			err = terminal.UsageError{Err: fmt.Errorf("--address: the source of %s is not a directory: choose its cluster with --context instead", replicas[0])}
-		}
+	if err := c.Get(ctx, "/debug/source", &source); err != nil && !IsNotFound(err) { // 404: a control plane without a source
 		return "", "", err
 	}
+	if source.Directory == "" {
+		if given {
+			return "", "", terminal.UsageError{Err: fmt.Errorf("--address: the source of %s is not a directory: choose its cluster with --context instead", replicas[0])}
+		}
+		return "", "", nil
+	}
+	const next = "name a copy of it as the argument"
+	if !replicas[0].isLocal(ctx) || !filepath.IsAbs(source.Directory) {
+		return "", "", &terminal.UserError{What: "the directory of the control plane is on another machine", Where: replicas[0].where(), Next: next}
+	}
 	if _, err := os.Stat(source.Directory); err != nil {
-		return "", "", &terminal.UserError{What: "the directory of the control plane is not on this machine", Where: source.Directory, Err: err,
-			Next: "name a copy of it as the argument"}
+		return "", "", &terminal.UserError{What: "the directory of the control plane is not on this machine", Where: source.Directory, Err: err, Next: next}
 	}
 	return source.Directory, replicas[0].String(), nil
 }

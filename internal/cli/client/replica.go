@@ -8,7 +8,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
@@ -68,6 +70,16 @@ func (r *Replica) String() string {
 		return "the control plane at " + r.Name
 	}
 	return "the control plane " + r.pod.Name + "." + r.pod.Namespace
+}
+
+// isLocal reports whether the control plane is at a loopback address of this machine.
+func (r *Replica) isLocal(ctx context.Context) bool {
+	at, err := url.Parse(r.base)
+	if r.pod != nil || err != nil {
+		return false
+	}
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", at.Hostname())
+	return err == nil && len(found) > 0 && !slices.ContainsFunc(found, func(a netip.Addr) bool { return !a.Unmap().IsLoopback() })
 }
 
 func (r *Replica) close() {

@@ -39,7 +39,7 @@ type analysis struct {
 // readFiles reads directories, files, and standard input, with the objects of change in place of theirs.
 func (f *analyzeFlags) readFiles(stdin []byte, paths, change []string) (*file.Tree, error) {
 	decoder := config.Decoder{Domain: f.domain, DefaultNamespace: f.namespace, Revision: f.revision}
-	tree, err := file.Options{Decoder: decoder, Stdin: bytes.NewReader(stdin), Shallow: !f.recursive, Change: change}.Analyze(paths...)
+	tree, err := file.Options{Decoder: decoder, Stdin: bytes.NewReader(stdin), Shallow: !f.recursive, Change: change, Bounded: f.bounded}.Analyze(paths...)
 	if err == nil {
 		// What is in force after an error depends on the control plane, which reports it.
 		tree.Problems = slices.DeleteFunc(tree.Problems, func(p problem.Problem) bool { return p.Code == code.PartlyUsed })

@@ -43,6 +43,7 @@ type analyzeFlags struct {
 	write     bool
 	revision  string
 	useKube   bool
+	bounded   bool // the command line does not name the directory
 	plane     client.ControlPlane
 }
 
@@ -147,7 +148,7 @@ func (f *analyzeFlags) addFlags(cmd *cobra.Command) {
 	for _, name := range []string{"output-threshold", "use-kube"} {
 		_ = fs.MarkHidden(name) // the only error is a flag that does not exist
 	}
-	fs.StringVar(&f.plane.Address, "address", "", "`ADDRESS` of a control plane whose directory to check without arguments, as host:port or a URL (default: "+client.DefaultAddress+" if no cluster is known)")
+	fs.StringVar(&f.plane.Address, "address", "", "`ADDRESS` of a control plane on this machine whose directory to check, as host:port or a URL (default: "+client.DefaultAddress+" if no cluster is known)")
 	terminal.EnvFlag(cmd, "address", client.AddressEnv)
 	f.plane.Cluster.AddFlags(cmd)
 }
@@ -252,7 +253,7 @@ func (f *analyzeFlags) choose(ctx context.Context, args []string) (files []strin
 			return nil, "", nil, err
 		}
 		if dir != "" {
-			source = dir + ", the directory of " + where
+			source, f.bounded = dir+", the directory of "+where, true
 			if len(f.change) > 0 {
 				source += ", with the change"
 			}

@@ -179,6 +179,8 @@ func (f *diffFlags) check(args []string) error {
 		return terminal.UsageError{Err: errors.New("--max-calls is not positive: give 1 or more")}
 	case f.server && (len(args) > 0 || f.remove):
 		return terminal.UsageError{Err: errors.New("--server-side applies -f CHANGE to the cluster: give no OLD, and no --delete")}
+	case f.server && f.plane.AddressGiven() && f.plane.Kubeconfig == "" && f.plane.Context == "":
+		return terminal.UsageError{Err: errors.New("--address does not choose the cluster of --server-side: give --kubeconfig or --context, too")}
 	case f.remove && len(f.change) == 0:
 		return terminal.UsageError{Err: errors.New("--delete needs --filename")}
 	case len(args) > 0 && !f.traffic && (f.plane.Kubeconfig != "" || f.plane.Context != ""):
@@ -250,7 +252,7 @@ func (f *diffFlags) readBefore(ctx context.Context, args []string) (s *diffSide,
 	case err != nil:
 		return nil, "", err
 	case dir != "":
-		if s, err = f.read(nil, false, dir); err == nil {
+		if s, err = f.readTree(file.Options{Decoder: f.decoder(), Bounded: true}, dir); err == nil {
 			s.running = dir
 		}
 		return s, dir + ", the directory of " + where, err
@@ -322,14 +324,22 @@ func (f *diffFlags) decoder() config.Decoder {
 
 // read reads files. With strict, an object with an error ends the command.
 func (f *diffFlags) read(stdin io.Reader, strict bool, paths ...string) (*diffSide, error) {
-	tree, err := file.AnalyzeAll(f.decoder(), stdin, paths...)
+	s, err := f.readTree(file.Options{Decoder: f.decoder(), Stdin: stdin}, paths...)
 	if err != nil {
-		return nil, unreadable(paths, err)
+		return nil, err
 	}
-	for _, p := range tree.Problems {
+	for _, p := range s.problems {
 		if strict && p.Severity == problem.SeverityError {
 			return nil, &terminal.UserError{What: p.String(), Next: "correct it: 'moonsail analyze " + strings.Join(paths, " ") + "' reports all errors"}
 		}
+	}
+	return s, nil
+}
+
+func (f *diffFlags) readTree(o file.Options, paths ...string) (*diffSide, error) {
+	tree, err := o.Analyze(paths...)
+	if err != nil {
+		return nil, unreadable(paths, err)
 	}
 	return &diffSide{Side: preview.Side{Objects: tree.Objects, Templates: tree.Templates}, raw: tree.Raw, problems: tree.Problems, trees: []*file.Tree{tree}}, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/diagnose/preview"
+	"github.com/moonsail/moonsail/internal/source/file"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
@@ -226,6 +227,54 @@ func TestDirectoryOfAControlPlane(t *testing.T) {
 					require.NotContains(t, out, dir)
 				}
 				require.Contains(t, out+errOut, want)
+			}
+		})
+	}
+}
+
+// TestSourceAtAnAddress checks that --address reads the directory of a control plane on this machine, and nothing in its place.
+func TestSourceAtAnAddress(t *testing.T) {
+	t.Setenv("KUBECONFIG", cluster(t)) // a cluster that nobody asks for
+	change := filepath.Join(t.TempDir(), "change.yaml")
+	require.NoError(t, os.WriteFile(change, []byte(goodYAML), 0o600))
+	many := t.TempDir()
+	for i := range file.MaxFiles + 1 {
+		require.NoError(t, os.WriteFile(filepath.Join(many, fmt.Sprintf("%d.yaml", i)), nil, 0o600))
+	}
+	large := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(large, "a.yaml"), nil, 0o600))
+	require.NoError(t, os.Truncate(filepath.Join(large, "a.yaml"), file.MaxBytes)) // zeros, which are no YAML
+	require.NoError(t, os.WriteFile(filepath.Join(large, "b.yaml"), []byte(goodYAML), 0o600))
+	pages := func(dir string) string {
+		s := httptest.NewServer(debug.Handler(debug.Stages{ConfigDir: dir}, slog.New(slog.DiscardHandler)))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	dir, err := filepath.Abs(shopDir)
+	require.NoError(t, err)
+	for name, tc := range map[string]struct {
+		address string
+		args    []string
+		want    string
+	}{
+		"its directory":                {pages(dir), nil, dir + ", the directory of the control plane at "},
+		"an API server's":              {pages(""), nil, "is not a directory: choose its cluster with --context instead"},
+		"a relative name":              {pages("../../../examples/shop"), nil, "the directory of the control plane is on another machine"},
+		"too many files":               {pages(many), nil, "it has more than 5000 files and directories\n  where: " + many},
+		"too large":                    {pages(large), nil, "it has more than 64 MiB of YAML and JSON\n  where: " + large},
+		"--server-side of a directory": {pages(dir), []string{"diff", "--server-side"}, "--address does not choose the cluster of --server-side"},
+		"beside files":                 {pages(dir), []string{"analyze", shopDir}, "--address excludes files, --kubeconfig and --context: give either"},
+		"beside a cluster":             {pages(dir), []string{"analyze", "--context", "c"}, "--address excludes files, --kubeconfig and --context: give either"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			commands := [][]string{{"analyze"}, {"diff"}}
+			if tc.args != nil {
+				commands = [][]string{tc.args}
+			}
+			for _, args := range commands {
+				_, out, errOut := moonsail(t, append(args, "-f", change, "--address", tc.address)...)
+				require.Contains(t, out+errOut, tc.want)
+				require.NotContains(t, out, "cluster at")
 			}
 		})
 	}

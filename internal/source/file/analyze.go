@@ -3,6 +3,7 @@ package file
 import (
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -65,11 +66,21 @@ type Options struct {
 	Shallow bool      // leave out the folders inside of directories
 	// Change are directories and files whose objects replace those of the others, as 'kubectl apply' does.
 	Change []string
+	// Bounded: nobody named the paths. They may have at most MaxFiles files and directories, and MaxBytes of text.
+	Bounded bool
 }
+
+// Bounds of a tree that nobody named.
+const (
+	MaxFiles = 5000
+	MaxBytes = 64 << 20
+)
 
 // Analyze reads directories and files as one tree.
 func (o Options) Analyze(paths ...string) (*Tree, error) {
-	change, err := o.list(o.Change)
+	named := o
+	named.Bounded = false
+	change, err := named.list(o.Change)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +88,7 @@ func (o Options) Analyze(paths ...string) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
+	size := 0
 	l.files = slices.DeleteFunc(l.files, func(path string) bool { return slices.Contains(change.files, path) })
 	maps.Copy(l.errs, change.errs)
 	t := &Tree{Files: len(l.files) + len(change.files), documents: map[string][]*yaml.Node{}, nodes: map[string]*yaml.Node{}, Raw: map[model.Key][]byte{}, others: map[model.Key]string{}, suppressed: map[model.Key]string{}, Drafts: map[model.Key]*config.Draft{}, Broken: map[model.Key]bool{}, Pods: map[model.Key]*corev1.PodTemplateSpec{}}
@@ -88,8 +100,15 @@ func (o Options) Analyze(paths ...string) (*Tree, error) {
 			l.errs[path] = err
 			continue
 		}
+		isChange := slices.Contains(change.files, path)
+		if !isChange {
+			size += len(data)
+		}
+		if o.Bounded && size > MaxBytes {
+			return nil, &fs.PathError{Op: "read", Path: paths[0], Err: fmt.Errorf("it has more than %d MiB of YAML and JSON", MaxBytes>>20)}
+		}
 		p := parse(path, data, o.Decoder)
-		if slices.Contains(change.files, path) {
+		if isChange {
 			p.keys(changed)
 		} else {
 			p.remove(changed)
@@ -146,7 +165,7 @@ func (p *parsed) remove(keys map[model.Key]bool) {
 
 // include adds the files of a directory, or one file.
 func (l *listing) include(path string, o Options) error {
-	more := listing{files: []string{path}}
+	more := listing{files: []string{path}, errs: map[string]error{}}
 	if path != Stdin || o.Stdin == nil {
 		info, err := os.Stat(path)
 		switch {
@@ -155,7 +174,12 @@ func (l *listing) include(path string, o Options) error {
 		case !info.IsDir():
 			more.files[0] = cleaned(path, info)
 		default:
-			more = list(path, nil)
+			if more.files = nil; o.Bounded {
+				more.most = MaxFiles
+			}
+			if more.walk(path, 0, nil); more.isFull() {
+				return &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("it has more than %d files and directories", MaxFiles)}
+			}
 			if o.Shallow {
 				more.keepDirect(path)
 			}

@@ -21,6 +21,7 @@ type listing struct {
 	dirs  []string
 	errs  map[string]error // of paths that cannot be read
 	enter func(dir string)
+	most  int // files and directories; 0: no bound
 }
 
 // list walks a tree. Links are followed; names that start with a dot are left out
@@ -44,6 +45,9 @@ func (l *listing) walk(dir string, depth int, above []os.FileInfo) {
 			return
 		}
 	}
+	if l.isFull() {
+		return
+	}
 	if depth > maxTreeDepth {
 		l.fail(dir, fmt.Errorf("directories are nested deeper than %d", maxTreeDepth))
 		return
@@ -62,7 +66,7 @@ func (l *listing) walk(dir string, depth int, above []os.FileInfo) {
 }
 
 func (l *listing) entry(path string, e fs.DirEntry, depth int, above []os.FileInfo) {
-	if strings.HasPrefix(e.Name(), ".") {
+	if strings.HasPrefix(e.Name(), ".") || l.isFull() {
 		return
 	}
 	dir := e.IsDir()
@@ -84,6 +88,9 @@ func (l *listing) entry(path string, e fs.DirEntry, depth int, above []os.FileIn
 		l.files = append(l.files, path)
 	}
 }
+
+// isFull reports whether a listing has more than its bound.
+func (l *listing) isFull() bool { return l.most > 0 && len(l.files)+len(l.dirs) > l.most }
 
 func (l *listing) fail(path string, err error) {
 	if !os.IsNotExist(err) { // the file was removed meanwhile; an event follows
