@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"bufio"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -90,6 +91,8 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(list)
 	case strings.HasSuffix(path, "/mutatingwebhookconfigurations/istio-revision-tag-default") && s.tagged != "":
 		fmt.Fprintf(w, `{"metadata":{"labels":{"istio.io/rev":%q}}}`, s.tagged)
+	case strings.HasSuffix(path, "/log"):
+		fmt.Fprintf(w, "%s of %s: %s\n", r.URL.Query().Get("container"), strings.Split(path, "/")[6], r.URL.Query().Get("tailLines"))
 	case strings.HasSuffix(path, "/portforward") && r.Method == http.MethodPost: // SPDY, as before Kubernetes 1.31
 		s.forward(w, r, strings.Split(path, "/")[6])
 	default:
@@ -374,4 +377,25 @@ func TestControlPlaneOnThisMachine(t *testing.T) {
 	_, out, errOut = moonsail(t, "proxies", "-i", "istio-system")
 	require.Contains(t, out, "of-one")
 	require.Empty(t, errOut)
+}
+
+// TestBugReportHasLogs checks that a report has the logs of all replicas.
+func TestBugReportHasLogs(t *testing.T) {
+	s := newAPIServer(t)
+	useKubeconfig(t, s)
+	s.add("one", "serve", nil)
+	s.add("two", "serve", nil)
+	file := filepath.Join(t.TempDir(), "report.tar.gz")
+	status, _, errOut := moonsail(t, "bug-report", "--file", file)
+	require.Zero(t, status, errOut)
+	f, err := os.Open(file)
+	require.NoError(t, err)
+	defer f.Close()
+	zip, err := gzip.NewReader(f)
+	require.NoError(t, err)
+	text, err := io.ReadAll(zip)
+	require.NoError(t, err)
+	for _, log := range []string{"discovery of one: 10000\n", "discovery of two: 10000\n"} {
+		require.Contains(t, string(text), log)
+	}
 }

@@ -26,6 +26,7 @@ type Replica struct {
 	base   string // URL without a path
 	http   *http.Client
 	pod    *kube.Pod    // nil: not in a cluster
+	kube   *kube.Client // its API server; nil: not in a cluster
 	tunnel *kube.Tunnel // to the Pod
 }
 
@@ -60,8 +61,25 @@ func (c *ControlPlane) replicaIn(cluster *kube.Client, pod *kube.Pod) (*Replica,
 	}
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return tunnel.Dial(ctx) }}
 	return &Replica{
-		Name: pod.Name, plane: c, base: fmt.Sprintf("http://localhost:%d", port), http: &http.Client{Transport: transport}, pod: pod, tunnel: tunnel,
+		Name: pod.Name, plane: c, base: fmt.Sprintf("http://localhost:%d", port), http: &http.Client{Transport: transport}, pod: pod, kube: cluster, tunnel: tunnel,
 	}, nil
+}
+
+// HasLog reports whether Log can be read: the control plane runs in a Pod.
+func (r *Replica) HasLog() bool { return r.pod != nil && len(r.pod.Containers) > 0 }
+
+// Log returns the last lines of the control plane's log, if there is one.
+func (r *Replica) Log(ctx context.Context, lines int) ([]byte, error) {
+	if !r.HasLog() {
+		return nil, errors.New("it runs in no Pod")
+	}
+	container := r.pod.Containers[0].Name
+	for _, c := range r.pod.Containers {
+		if c.Ports[portName] != 0 {
+			container = c.Name
+		}
+	}
+	return r.kube.Log(ctx, r.pod.Namespace, r.pod.Name, container, lines)
 }
 
 // String names the control plane in a sentence.

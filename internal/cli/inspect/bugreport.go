@@ -21,6 +21,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/diagnose/bugreport"
 	"github.com/moonsail/moonsail/internal/diagnose/configdump"
+	"github.com/moonsail/moonsail/internal/diagnose/doctor"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -48,14 +49,16 @@ func newBugReportCommand() *cobra.Command {
 		Short: "Collect diagnostic data of a mesh into an archive",
 		Long: `Collect diagnostic data of a mesh into one archive (.tar.gz):
 
-  control plane  version, flags, debug pages, metrics, change log, problems, profiles
+  control plane  version, flags, debug pages, metrics, change log, problems, profiles; the Istio objects
+                 in force (configuration.yaml), what proxies refuse, and what 'moonsail doctor' finds;
+                 its log, if it runs in a cluster
   proxies        intended and actual configuration, statistics and logs, of the proxies that are
                  named, or of some (with -n, of this namespace), those that are behind first
   cluster        with --kubeconfig, or if the control plane runs in a cluster: the Kubernetes objects
                  that the mesh reads
 
 Private keys, tokens, passwords, data of Secrets, and texts that look like them, are removed.
-manifest.json lists the files, the number of removals, and what could not be read. Further replicas of
+manifest.json lists the files, the number of removals, and what is empty or could not be read. Further replicas of
 the control plane have folders below control-planes/.
 
 If a control plane or proxy does not answer, only its part is missing. If nothing can be read, or a
@@ -143,7 +146,7 @@ func (f *bugReportFlags) write(ctx context.Context, items []bugreport.Item, o bu
 	if err == nil {
 		err = ctx.Err() // an interrupted report is incomplete
 	}
-	if err == nil && len(m.Files)-m.Failed <= 1 { // only client.json
+	if err == nil && len(m.Files)-m.Failed-m.Empty <= 1 { // only client.json
 		err = &terminal.UserError{What: "nothing can be read", Err: errors.New(firstFailure(m)),
 			Next: "set --address to the control plane, or --kubeconfig to the cluster"}
 	}
@@ -171,8 +174,11 @@ func firstFailure(m *bugreport.Manifest) string {
 
 func printReport(w io.Writer, file string, m *bugreport.Manifest) error {
 	s := terminal.StyleFor(w)
-	fmt.Fprintf(w, "%s: %d files, %.1f MB before compression, %d secrets removed\n",
-		s.Bold(file), len(m.Files)-m.Failed, float64(m.Bytes)/(1<<20), m.Redacted)
+	fmt.Fprintf(w, "%s: %s, %.1f MB before compression, %s removed\n", s.Bold(file),
+		terminal.Count(len(m.Files)-m.Failed-m.Empty, "file"), float64(m.Bytes)/(1<<20), terminal.Count(m.Redacted, "secret"))
+	if m.Empty > 0 {
+		fmt.Fprintf(w, "  %s left out, as they are empty: see manifest.json\n", terminal.Count(m.Empty, "file"))
+	}
 	for _, one := range m.Files {
 		switch {
 		case one.Error != "":
@@ -190,6 +196,92 @@ func (f *bugReportFlags) page(name, path, about string, binary bool) bugreport.I
 	return bugreport.Item{Name: name, About: about, Binary: binary, Read: func(ctx context.Context) ([]byte, error) { return f.client.Text(ctx, path) }}
 }
 
+// list returns a file with a page of the control plane that may have nothing.
+func (f *bugReportFlags) list(name, path, about string) bugreport.Item {
+	item := f.page(name, path, about, false)
+	item.IsEmpty = hasNothing
+	return item
+}
+
+// metaFields are fields of pages that tell nothing without the others.
+var metaFields = []string{"now", "revision", "rootNamespace", "others"}
+
+// hasNothing reports whether the lists and objects of a JSON document are empty.
+func hasNothing(text []byte) bool {
+	var v any
+	return json.Unmarshal(text, &v) == nil && isNothing(v)
+}
+
+func isNothing(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		for k, inner := range v {
+			if !slices.Contains(metaFields, k) && !isNothing(inner) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// refusal is a resource that a proxy refuses.
+type refusal struct {
+	Proxy string `json:"proxy"`
+	Type  string `json:"type"`
+	server.Held
+}
+
+// refusals lists what proxies refuse now.
+func (f *bugReportFlags) refusals(ctx context.Context) ([]byte, error) {
+	var list debug.ProxyList
+	if err := f.client.Get(ctx, "/debug/proxies", &list); err != nil {
+		return nil, err
+	}
+	out := []refusal{}
+	for i := range list.Proxies {
+		p := &list.Proxies[i]
+		for _, t := range p.Types {
+			for _, h := range t.Held {
+				out = append(out, refusal{p.Name + "." + p.Namespace, t.Type, h})
+			}
+		}
+	}
+	return json.MarshalIndent(out, "", "  ")
+}
+
+// findings is the report of `moonsail doctor`.
+func (f *bugReportFlags) findings(ctx context.Context) ([]byte, error) {
+	report, err := examineReplicas(ctx, &f.client, doctor.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return json.MarshalIndent(report, "", "  ")
+}
+
+// configuration is a list of the Istio objects in force, as kubectl prints it.
+func (f *bugReportFlags) configuration(ctx context.Context) ([]byte, error) {
+	objects := []json.RawMessage{}
+	if err := f.client.Get(ctx, "/debug/configz", &objects); err != nil {
+		return nil, err
+	}
+	if len(objects) == 0 {
+		return []byte("[]"), nil
+	}
+	return json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": objects})
+}
+
+// logLines are the lines of a control plane's log in a report.
+const logLines = 10_000
+
+func logOf(r *client.Replica, name string) bugreport.Item {
+	return bugreport.Item{Name: name, About: "the end of the control plane's log", Read: func(ctx context.Context) ([]byte, error) { return r.Log(ctx, logLines) }}
+}
+
 // items returns the files of a report, the most useful first. If the archive gets too large, the last ones are left out.
 func (f *bugReportFlags) items(ctx context.Context, proxies []string) []bugreport.Item {
 	own, err := json.MarshalIndent(version.Get(), "", "  ")
@@ -198,10 +290,14 @@ func (f *bugReportFlags) items(ctx context.Context, proxies []string) []bugrepor
 		f.page("version.json", "/version", "version of the control plane", false),
 		f.page("flags.txt", "/debug/pprof/cmdline", "command line of the control plane", false),
 		f.page("ready.json", "/ready", "readiness", false),
-		f.page("problems.json", "/debug/problems", "problems of the configuration", false),
+		f.list("problems.json", "/debug/problems", "problems of the configuration"),
+		{Name: "refusals.json", About: "configuration that proxies refuse, with their messages", IsEmpty: hasNothing, Read: f.refusals},
+		{Name: "doctor.json", About: "what 'moonsail doctor' finds", Read: f.findings},
+		{Name: "configuration.yaml", About: "the Istio objects in force", YAML: true, IsEmpty: hasNothing, Read: f.configuration},
 		f.page("proxies.json", "/debug/proxies", "connected proxies", false),
 		f.page("changes.json", fmt.Sprintf("/debug/changes?n=%d", f.changes), "the change log, newest first", false),
 		f.page("stale.json", "/debug/stale", "proxies that hold removed endpoints", false),
+		f.list("dependencies.json", "/debug/dependencies", "which services workloads call, with errors"),
 		f.page("metrics.txt", "/metrics", "metrics", false),
 		f.page("scopes.json", "/debug/scopes", "proxy groups", false),
 		f.page("store.json", "/debug/store", "number of objects", false),
@@ -219,7 +315,7 @@ func (f *bugReportFlags) items(ctx context.Context, proxies []string) []bugrepor
 	}
 	items = append(items, f.replicaItems(ctx)...)
 	for _, k := range model.Kinds {
-		items = append(items, f.page("store/"+string(k)+".json", "/debug/store/"+string(k), "objects of this kind in the control plane", false))
+		items = append(items, f.list("store/"+string(k)+".json", "/debug/store/"+string(k), "objects of this kind in the control plane"))
 	}
 	return append(items, f.clusterItems(ctx)...)
 }
@@ -230,7 +326,13 @@ func (f *bugReportFlags) replicaItems(ctx context.Context) (items []bugreport.It
 	if err != nil {
 		return nil // the other files have the error
 	}
+	if r := replicas[0]; r.HasLog() {
+		items = append(items, logOf(r, "log.txt"))
+	}
 	for _, r := range replicas[1:] {
+		if r.HasLog() {
+			items = append(items, logOf(r, "control-planes/"+r.Name+"/log.txt"))
+		}
 		for _, p := range []struct {
 			name, path, about string
 			binary            bool

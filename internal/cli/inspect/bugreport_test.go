@@ -54,6 +54,10 @@ func TestBugReport(t *testing.T) {
 		"/debug/proxies/c.shop":                   `{"name":"c"}`,
 		"/debug/proxies/c.shop/envoy/config_dump": `{"env":[{"name":"TOKEN","value":"` + hidden + `"}],"x":"kept"}`,
 		"/debug/pprof/heap":                       "binary",
+		"/debug/configz":                          `[{"kind": "EnvoyFilter", "metadata": {"name": "add-region"}, "spec": {"password": "` + hidden + `", "script": "kept"}}]`,
+		"/debug/problems":                         `{"problems": {"config": null, "translation": null}}`,
+		"/debug/store/Ingress":                    `{"revision": 3, "objects": []}`,
+		"/debug/store/Service":                    `{"revision": 3, "objects": [{"name": "web"}]}`,
 	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, ok := pages[r.URL.Path]
@@ -85,6 +89,15 @@ func TestBugReport(t *testing.T) {
 	for _, f := range m.Files {
 		names[f.Name] = f
 	}
+	require.Equal(t, "apiVersion: v1\nitems:\n- kind: EnvoyFilter\n  metadata:\n    name: add-region\n  spec:\n    password: '[redacted]'\n    script: kept\nkind: List\n",
+		files["configuration.yaml"])
+	require.JSONEq(t, `[{"proxy": "c.shop", "type": "", "name": "x", "version": "", "message": ""}]`, files["refusals.json"])
+	require.Contains(t, files, "store/Service.json")
+	for _, empty := range []string{"store/Ingress.json", "problems.json"} {
+		require.NotContains(t, files, empty)
+		require.True(t, names[empty].Empty, empty)
+	}
+	require.Contains(t, out, "2 files left out, as they are empty: see manifest.json\n")
 	require.Contains(t, names, "proxies/c.shop/logs.txt", "it has refused something")
 	require.Contains(t, names, "proxies/b.shop/logs.txt", "it is behind")
 	require.NotContains(t, names, "proxies/a.shop/logs.txt")

@@ -100,15 +100,20 @@ func (f *doctorFlags) examine(ctx context.Context, watching func()) (*doctor.Rep
 	if len(f.sidecars) > 0 && !f.client.IsChosen() {
 		return examine(ctx, doctor.Options{Sidecars: f.sidecars, Over: f.over, Watching: watching})
 	}
-	replicas, err := f.client.Replicas(ctx)
+	return examineReplicas(ctx, &f.client, doctor.Options{Sidecars: f.sidecars, Over: f.over, Watching: watching})
+}
+
+// examineReplicas examines all replicas of a control plane, and the sidecars of the options.
+func examineReplicas(ctx context.Context, plane *client.ControlPlane, options doctor.Options) (*doctor.Report, error) {
+	replicas, err := plane.Replicas(ctx)
 	if err != nil {
 		return nil, err
 	}
 	reports := make([]*doctor.Report, len(replicas))
-	err = f.client.Each(ctx, func(i int, r *client.Replica) (err error) {
-		o := doctor.Options{Over: f.over, Address: r.Name, Metrics: metricsOf(r), Connected: connectedTo(r)}
+	err = plane.Each(ctx, func(i int, r *client.Replica) (err error) {
+		o := doctor.Options{Over: options.Over, Address: r.Name, Metrics: metricsOf(r), Connected: connectedTo(r)}
 		if i == 0 {
-			o.Sidecars, o.Watching = f.sidecars, watching
+			o.Sidecars, o.Watching = options.Sidecars, options.Watching
 		}
 		reports[i], err = examine(ctx, o)
 		return err

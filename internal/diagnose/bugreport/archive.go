@@ -1,5 +1,5 @@
 // Package bugreport writes the state of a mesh into one archive, without secrets. A manifest lists the
-// files, and what could not be read.
+// files, and what is empty or could not be read.
 package bugreport
 
 import (
@@ -11,6 +11,8 @@ import (
 	"io"
 	"path"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 // Item is one file of a report.
@@ -19,7 +21,11 @@ type Item struct {
 	About string
 	// Binary is set for profiles, which have no values of variables. They are not searched for secrets.
 	Binary bool
-	Read   func(ctx context.Context) ([]byte, error)
+	// YAML writes the JSON that Read returns as YAML.
+	YAML bool
+	// IsEmpty reports whether the text has nothing to tell; nil: it has. The file is then left out.
+	IsEmpty func(text []byte) bool
+	Read    func(ctx context.Context) ([]byte, error)
 }
 
 // Options bound a report.
@@ -39,6 +45,7 @@ type Manifest struct {
 	Bytes    int       `json:"bytes"`
 	Redacted int       `json:"redacted"` // number of removed secrets, or texts that look like secrets
 	Failed   int       `json:"failed"`   // files that could not be read
+	Empty    int       `json:"empty"`    // files that are left out, as they are empty
 }
 
 // File is a file of the report, or one that is missing.
@@ -48,6 +55,7 @@ type File struct {
 	Bytes    int    `json:"bytes"`
 	Redacted int    `json:"redacted,omitempty"`
 	Cut      bool   `json:"cut,omitempty"`   // the source is longer
+	Empty    bool   `json:"empty,omitempty"` // the file is left out, as there is nothing in it
 	Error    string `json:"error,omitempty"` // why the file is missing
 }
 
@@ -62,10 +70,15 @@ func Write(ctx context.Context, w io.Writer, items []Item, o Options) (*Manifest
 			o.Progress(i, len(items), items[i].Name)
 		}
 		f, text := o.read(ctx, &items[i], m.Bytes)
-		if f.Error != "" {
+		switch {
+		case f.Error != "":
 			m.Failed++
-		} else if err := o.put(out, f.Name, text); err != nil {
-			return nil, err
+		case f.Empty:
+			m.Empty++
+		default:
+			if err := o.put(out, f.Name, text); err != nil {
+				return nil, err
+			}
 		}
 		m.Bytes, m.Redacted = m.Bytes+f.Bytes, m.Redacted+f.Redacted
 		m.Files = append(m.Files, f)
@@ -98,10 +111,19 @@ func (o *Options) read(ctx context.Context, item *Item, have int) (File, []byte)
 		f.Error = r.lines(err.Error())
 		return f, nil
 	}
+	if item.IsEmpty != nil && item.IsEmpty(text) {
+		f.Empty = true
+		return f, nil
+	}
 	if !item.Binary {
 		var r redactor
 		text = r.text(text) // before it is cut: half a document cannot be parsed
 		f.Redacted = r.count
+	}
+	if item.YAML {
+		if converted, err := yaml.JSONToYAML(text); err == nil {
+			text = converted
+		}
 	}
 	if most := min(o.MaxFile, o.MaxTotal-have); len(text) > most {
 		text, f.Cut = text[:most], true

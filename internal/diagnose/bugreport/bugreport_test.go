@@ -231,3 +231,42 @@ func TestManifestListsWhatIsMissing(t *testing.T) {
 	require.Equal(t, *m, told)
 	require.Len(t, files, 3)
 }
+
+// TestSecretsOfEnvoy checks that names and certificates stay of Envoy's secrets, and nothing else.
+func TestSecretsOfEnvoy(t *testing.T) {
+	const envoySecret = `"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"`
+	certificate := base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nTUlJQg==\n-----END CERTIFICATE-----\n"))
+	both := base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nTUlJQg==\n-----END CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\nTUlJQg==\n-----END PRIVATE KEY-----\n"))
+	for name, c := range map[string]struct {
+		text    string
+		removed int
+		kept    []string
+	}{
+		"certificate and key": {`{"secret": {` + envoySecret + `, "name": "default", "tls_certificate": {"certificate_chain": {"inline_bytes": "` + certificate +
+			`"}, "private_key": {"inline_bytes": "c2VjcmV0"}}}}`, 1, []string{"v3.Secret", `"default"`, certificate}},
+		"root":            {`{"secret": {` + envoySecret + `, "name": "ROOTCA", "validation_context": {"trusted_ca": {"inline_bytes": "` + certificate + `"}}}}`, 0, []string{"ROOTCA", certificate}},
+		"key in the root": {`{"secret": {` + envoySecret + `, "name": "ROOTCA", "validation_context": {"trusted_ca": {"inline_bytes": "` + both + `"}}}}`, 1, []string{"ROOTCA"}},
+		"generic secret":  {`{"secret": {` + envoySecret + `, "name": "token", "generic_secret": {"secret": {"inline_string": "` + certificate + `"}}}}`, 1, []string{`"token"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r redactor
+			got := string(r.text([]byte(c.text)))
+			require.Equal(t, c.removed, r.count, got)
+			for _, k := range c.kept {
+				require.Contains(t, got, k)
+			}
+		})
+	}
+}
+
+// TestEmptyFilesAreLeftOut checks that the manifest lists them, and that JSON is written as YAML without its secrets.
+func TestEmptyFilesAreLeftOut(t *testing.T) {
+	m, files := write(t, []Item{
+		{Name: "a", IsEmpty: func(text []byte) bool { return string(text) == "{}" }, Read: text("{}")},
+		{Name: "b.yaml", YAML: true, IsEmpty: func([]byte) bool { return false }, Read: text(`{"a": {"password": "hunter2"}}`)},
+	}, options())
+	require.Equal(t, 1, m.Empty)
+	require.Equal(t, File{Name: "a", Empty: true}, m.Files[0])
+	require.NotContains(t, files, "report/a")
+	require.Equal(t, "a:\n  password: '[redacted]'\n", files["report/b.yaml"])
+}

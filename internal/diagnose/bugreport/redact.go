@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"regexp"
 	"strings"
 )
@@ -64,6 +65,9 @@ func (r *redactor) value(key string, v any) any {
 }
 
 func (r *redactor) object(key string, o map[string]any) any {
+	if url, _ := o["@type"].(string); strings.HasSuffix(url, sdsSecret) {
+		return r.sdsSecret(o)
+	}
 	secret := o["kind"] == "Secret" && (o["data"] != nil || o["stringData"] != nil) || isSecretField(key) && !isReference(o)
 	for _, called := range []string{"name", "key"} { // a container's variable, or a header
 		name, _ := o[called].(string)
@@ -82,13 +86,71 @@ func (r *redactor) object(key string, o map[string]any) any {
 		if collectorFields[k] {
 			r.collectorHeaders(v)
 		}
-		if secret && (key != "" && isSecretField(key) || k == "data" || k == "stringData") {
+		if secret && k != "@type" && (key != "" && isSecretField(key) || k == "data" || k == "stringData") {
 			o[k] = r.all(v)
 			continue
 		}
 		o[k] = r.value(k, v)
 	}
 	return o
+}
+
+// sdsSecret ends the type of Envoy's secrets, which may also be certificates.
+const sdsSecret = "extensions.transport_sockets.tls.v3.Secret"
+
+// sdsSecret removes all of a secret of Envoy but its name and its certificates.
+func (r *redactor) sdsSecret(o map[string]any) any {
+	for k, v := range o {
+		switch k {
+		case "@type", "name":
+		case "tls_certificate", "tlsCertificate", "validation_context", "validationContext":
+			o[k] = r.allButCertificates(v)
+		default:
+			o[k] = r.all(v)
+		}
+	}
+	return o
+}
+
+// allButCertificates removes private keys and all else that is no certificate.
+func (r *redactor) allButCertificates(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k := range v {
+			v[k] = r.allButCertificates(v[k])
+		}
+		return v
+	case []any:
+		for i := range v {
+			v[i] = r.allButCertificates(v[i])
+		}
+		return v
+	case string:
+		if areCertificates(v) || isPath(v) {
+			return v
+		}
+	}
+	return r.all(v)
+}
+
+// areCertificates reports whether a text is certificates in PEM, also encoded as Envoy's bytes, and nothing else.
+func areCertificates(text string) bool {
+	rest := []byte(text)
+	if decoded, err := base64.StdEncoding.DecodeString(text); err == nil {
+		rest = decoded
+	}
+	found := false
+	for len(bytes.TrimSpace(rest)) > 0 {
+		if !bytes.HasPrefix(bytes.TrimSpace(rest), []byte("-----BEGIN CERTIFICATE-----")) {
+			return false
+		}
+		block, after := pem.Decode(rest)
+		if block == nil {
+			return false
+		}
+		rest, found = after, true
+	}
+	return found
 }
 
 // collectorFields are Envoy's services to which it sends telemetry and questions, and their fields with headers, in both spellings.

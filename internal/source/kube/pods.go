@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,6 +45,16 @@ func (c *Client) Pods(ctx context.Context, namespace string) ([]Pod, error) {
 		out = append(out, podOf(&list.Items[i]))
 	}
 	return out, nil
+}
+
+// Log returns the last lines of the log of a Pod's container.
+func (c *Client) Log(ctx context.Context, namespace, pod, container string, lines int) ([]byte, error) {
+	client, err := c.restOf(corev1.SchemeGroupVersion, corev1.AddToScheme)
+	if err != nil {
+		return nil, err
+	}
+	return client.Get().Namespace(namespace).Resource("pods").Name(pod).SubResource("log").
+		Param("container", container).Param("tailLines", strconv.Itoa(lines)).Do(ctx).Raw()
 }
 
 func podOf(p *corev1.Pod) Pod {
