@@ -81,7 +81,7 @@ func TestSecrets(t *testing.T) {
 		"Kubernetes' fields":       {map[string]string{"tls.crt": cert, "tls.key": key, "ca.crt": cert, "ca.crl": crl}, "", ""},
 		"Istio's fields":           {map[string]string{"cert": cert, "key": key, "cacert": cert}, "", ""},
 		"CAs alone":                {map[string]string{"ca.crt": cert + cert}, "it has neither tls.crt and tls.key", ""},
-		"a key alone":              {map[string]string{"tls.key": key}, "(it has tls.key)", "neither ca.crt nor cacert"},
+		"a key alone":              {map[string]string{"tls.key": key}, "it has no tls.crt (it has tls.key)", "neither ca.crt nor cacert"},
 		"another's key":            {map[string]string{"tls.crt": cert, "tls.key": other}, "its tls.crt and tls.key are not a certificate and its key", "neither"},
 		"a short RSA key":          {map[string]string{"tls.crt": shortCert, "tls.key": shortKey}, "its tls.key is an RSA key of 1024 bits, and not of 2048 or more; Envoy refuses it", "neither"},
 		"a long RSA key":           {map[string]string{"tls.crt": longCert, "tls.key": longKey}, "", "neither"},
@@ -97,6 +97,8 @@ func TestSecrets(t *testing.T) {
 		"a list that is broken":    {map[string]string{"ca.crt": cert, "ca.crl": "-----BEGIN X509 CRL-----\nMA==\n-----END X509 CRL-----\n"}, "neither", "its ca.crl has a list of revoked certificates that cannot be read"},
 		"a broken one behind":      {map[string]string{"cacert": cert, "crl": crl + "-----BEGIN X509 CRL-----\nMA==\n-----END X509 CRL-----\n"}, "neither", "its crl has a list of revoked certificates that cannot be read"},
 		"a certificate for a list": {map[string]string{"ca.crt": cert, "ca.crl": crl + cert}, "neither", "its ca.crl is not a list"},
+		"empty fields":             {map[string]string{"tls.crt": "", "tls.key": "", "ca.crt": ""}, "its tls.crt and tls.key are empty", "its ca.crt is empty"},
+		"an empty key":             {map[string]string{"tls.crt": cert, "tls.key": ""}, "its tls.key is empty", "neither"},
 		"nothing":                  {nil, "(it has nothing)", "(it has nothing)"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -171,7 +171,7 @@ Codes of istioctl analyze stand for the codes in the same row of the table below
 
 | Severity | About one object | Between objects |
 |---|---|---|
-| error | The object is not used. Its last good version stays in force. | Requests fail, or go elsewhere than written. |
+| error | The object is not used, and its last good version stays in force. Of a listener: it is not served. | Kubernetes refuses an object, or requests fail or go elsewhere than written. |
 | warning | The field has no effect, or the object is salvaged in part. | Something has no effect. |
 | info | The configuration can be clearer. | The configuration can be clearer, or depends on what Moonsail cannot see. |
 

@@ -173,7 +173,7 @@ func across(tree *file.Tree, objects []model.Object, in analyze.Input, domain st
 // newAnalysis selects the problems to report. annotation returns an object's annotation that suppresses messages.
 func newAnalysis(all problem.List, s selection, annotation func(model.Key) string) analysis {
 	var a analysis
-	all = slices.DeleteFunc(all, func(p problem.Problem) bool {
+	all = slices.DeleteFunc(all.Analyzed(), func(p problem.Problem) bool {
 		if !slices.Contains(s.keep, p.Severity) || !s.inNamespace(p.Object) {
 			return true
 		}

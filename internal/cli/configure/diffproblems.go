@@ -63,5 +63,5 @@ func (f *diffFlags) analyze(s *diffSide, files bool) problem.List {
 	for _, tree := range s.trees {
 		tree.Locate(found)
 	}
-	return found
+	return found.Analyzed()
 }

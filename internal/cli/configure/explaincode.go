@@ -39,7 +39,11 @@ func explainCode(w io.Writer, text string) error {
 	}
 	s := terminal.StyleFor(w)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n%s\n\n%s\n", s.Bold(string(p.Code)+": "+p.Title), wrap(p.Cause), wrap(p.Fix))
+	fix, block, _ := strings.Cut(p.Fix, "\n\n") // a block of code may follow the text
+	fmt.Fprintf(&b, "%s\n\n%s\n\n%s\n", s.Bold(string(p.Code)+": "+p.Title), wrap(p.Cause), wrap(fix))
+	if block != "" {
+		fmt.Fprintf(&b, "\n%s\n", block)
+	}
 	if p.Example != "" {
 		fmt.Fprintf(&b, "\nExample of the mistake:\n\n  %s\n", strings.ReplaceAll(strings.TrimSpace(strings.TrimSuffix(p.Example, "---\n")), "\n", "\n  "))
 	}

@@ -150,6 +150,42 @@ func TestFixWritesOnlyNamedFiles(t *testing.T) {
 	require.Equal(t, "repo/out.yaml: fixed\n", out)
 }
 
+// TestFixOfGateway checks corrections whose value another object has.
+func TestFixOfGateway(t *testing.T) {
+	const text = `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web, namespace: shop}
+spec:
+  gatewayClassName: istio
+  listeners:
+  - {name: http, port: 80, protocol: http}
+  - {name: public, port: 8080, protocol: HTTP}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web, namespace: shop}
+spec:
+  parentRefs: [{name: web, sectionName: tls}]
+  rules:
+  - matches: [{path: {type: Prefix, value: /}}]
+    backendRefs: [{name: web, port: 81}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {ports: [{name: http, port: 80}]}
+`
+	status, patch, errOut := withInput(t, text, "analyze", "-", "--fix", "--level", "error")
+	require.Zero(t, status, errOut)
+	require.Equal(t, "4 of 4 problems have a fix (write them with --fix --write)\n", errOut)
+	for _, line := range []string{
+		"  - {name: http, port: 80, protocol: HTTP}", "  parentRefs: [{name: web, sectionName: public}]",
+		"  - matches: [{path: {type: PathPrefix, value: /}}]", "    backendRefs: [{name: web, port: 80}]",
+	} {
+		require.Contains(t, patch, "\n+"+line+"\n")
+	}
+}
+
 // TestFixOfJSON checks that corrections leave valid JSON. Text keeps its quotes, and only numbers of JSON lose them.
 func TestFixOfJSON(t *testing.T) {
 	t.Chdir(t.TempDir())

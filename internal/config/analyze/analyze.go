@@ -42,7 +42,7 @@ func Check(objects []model.Object, domain string) problem.List {
 func CheckAll(in Input, domain string) problem.List {
 	objects := append(slices.Clone(in.Objects), in.Drafts...)
 	slices.SortFunc(objects, func(a, b model.Object) int { return a.Metadata().Key.Compare(b.Metadata().Key) })
-	c := &checker{index: newIndex(objects, in.Root), domain: domain, whole: true, onlyFiles: in.Files, broken: in.Broken}
+	c := &checker{index: newIndex(objects, in.Root), domain: domain, whole: true, onlyFiles: in.Files, broken: in.Broken, raw: in.Raw}
 	templates := slices.Clone(in.Templates)
 	slices.SortFunc(templates, func(a, b *model.Workload) int { return a.Key.Compare(b.Key) })
 	for _, w := range templates {
@@ -53,7 +53,7 @@ func CheckAll(in Input, domain string) problem.List {
 	}
 	serviceChecks{c}.conflicts()
 	c.misspelt(objects)
-	apiChecks{checker: c, raw: in.Raw}.all()
+	apiChecks{checker: c, attached: map[model.Key]map[string]int{}}.all()
 	for _, w := range templates {
 		injectionChecks{c}.template(w)
 	}
@@ -136,7 +136,8 @@ type checker struct {
 	whole  bool // there are no objects but those that are known
 	// onlyFiles: the objects come from files, so that running workloads and other owners' objects are not among them.
 	onlyFiles bool
-	broken    map[model.Key]bool // objects with errors, which need not be among the others
+	broken    map[model.Key]bool   // objects with errors, which need not be among the others
+	raw       map[model.Key][]byte // see Input
 	problems  problem.List
 	mentioned map[mention]bool // what elsewhere has reported
 }

@@ -39,9 +39,7 @@ func (c gatewayChecks) backendTLS(p *model.BackendTLSPolicy) {
 		if secret == nil && !c.whole {
 			continue // it is read once an object names it
 		}
-		if msg := unusable(k, secret, false); msg != "" {
-			c.warnf(code.SecretUnusable, p, "spec.validation.caCertificateRefs", "%s", msg)
-		}
+		c.defective(p, "spec.validation.caCertificateRefs", c.unusable(k, secret, false))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/config/code"
+	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -71,6 +72,10 @@ func (c gatewayChecks) boundTo(v *model.VirtualService) {
 			continue
 		}
 		takes, _ := g.AttachAny(v, c.admits(v.Namespace))
+		if len(takes) == 0 && len(v.Gateways) == 1 {
+			c.errorf(code.GatewayTakesNoHost, v, field, "no server of Gateway %s takes any of the hosts for namespace %s, so requests for them fail; add them to its hosts", name, v.Namespace)
+			continue
+		}
 		if len(takes) == 0 {
 			c.warnf(code.GatewayTakesNoHost, v, field, "no server of Gateway %s takes any of the hosts for namespace %s, so the routes have no effect there; add them to its hosts", name, v.Namespace)
 			continue
@@ -112,13 +117,13 @@ func (c gatewayChecks) attached(v *model.VirtualService) {
 	for _, k := range slices.SortedFunc(maps.Keys(c.gateways.api), model.Key.Compare) {
 		g := c.gateways.api[k]
 		for _, name := range v.Gateways {
-			if !g.IsParent(name) {
+			if !g.IsParent(name) || c.raw[k] != nil && c.raw[v.Key] != nil { // see apiChecks.attach
 				continue
 			}
 			if reason := c.closest(g, name, v); reason != model.Attached {
 				kind := g.GrantFrom().Kind
 				parent := g.Namespace + "/" + g.Name + strings.TrimPrefix(name, g.FullName())
-				c.warnf(code.RouteRefused, v, "spec.parentRefs", "%s %s: %s", kind, parent, reason.Advice(kind, v.Key))
+				c.errorf(code.RouteRefused, v, "spec.parentRefs", "%s %s: %s", kind, parent, reason.Advice(kind, v.Key))
 			}
 		}
 	}
@@ -159,17 +164,28 @@ func (c gatewayChecks) kubernetesGateway(g *model.Gateway) {
 // gatewayRef reports a Secret or ConfigMap that a Gateway may not refer to, or that cannot be used. If the input has none
 // at all, it has none on purpose.
 func (c gatewayChecks) gatewayRef(g *model.Gateway, field string, k model.Key, foreign bool) {
-	if foreign && !c.granted(g.GrantFrom(), k) {
-		c.warnf(code.ReferenceGrantMissing, g, field, "has no effect: %s is of another namespace; add a ReferenceGrant to namespace %s for Gateways of %s", k, k.Namespace, g.Namespace)
+	secret := c.secrets[k]
+	refused := foreign && !c.granted(g.GrantFrom(), k)
+	if refused {
+		c.notGranted(g.GrantFrom(), g.Key, field, k, secret != nil)
+	}
+	// A control plane reads it once an object names it that may refer to it.
+	if len(c.secrets) == 0 || secret == nil && (!c.whole || refused && !c.onlyFiles) {
 		return
 	}
-	secret := c.secrets[k]
-	if len(c.secrets) == 0 || secret == nil && !c.whole {
-		return // it is read once an object names it
+	c.defective(g, field, c.unusable(k, secret, k.Kind == model.KindSecret))
+}
+
+// notGranted reports a reference to an object of another namespace that no ReferenceGrant allows. If the object is not among the
+// files, its ReferenceGrant may be elsewhere, too.
+func (c gatewayChecks) notGranted(from model.GrantFrom, k model.Key, field string, to model.Key, known bool) {
+	spec := fmt.Sprintf("{from: [{group: %s, kind: %s, namespace: %s}], to: [{group: \"\", kind: %s, name: %s}]}",
+		gatewayapi.Group, from.Kind, from.Namespace, to.Kind, to.Name)
+	if c.onlyFiles && !known {
+		apiChecks{checker: c.checker}.warnf(code.ReferenceGrantMissing, k, field, "ReferenceGrant: none of these files allows the reference to %s %s of namespace %s, which fails without one: add it to that namespace with spec: %s", to.Kind, to.Name, to.Namespace, spec)
+		return
 	}
-	if msg := unusable(k, secret, k.Kind == model.KindSecret); msg != "" {
-		c.warnf(code.SecretUnusable, g, field, "%s", msg)
-	}
+	apiChecks{checker: c.checker}.errorf(code.ReferenceGrantMissing, k, field, "ReferenceGrant: none allows the reference to %s %s of namespace %s, so it fails: add one to that namespace with spec: %s", to.Kind, to.Name, to.Namespace, spec)
 }
 
 // granted reports whether a ReferenceGrant allows a reference to an object of another namespace.
@@ -187,7 +203,7 @@ func (c gatewayChecks) listenerSet(set *model.Gateway) {
 		return
 	}
 	if !parent.AttachSet(set, c.admits(set.Namespace)) {
-		c.warnf(code.RouteRefused, set, "spec.parentRef", "has no effect: Gateway %s/%s accepts no ListenerSets of namespace %s; change its allowedListeners", parent.Namespace, parent.Name, set.Namespace)
+		c.errorf(code.RouteRefused, set, "spec.parentRef", "has no effect: Gateway %s/%s accepts no ListenerSets of namespace %s; change its allowedListeners", parent.Namespace, parent.Name, set.Namespace)
 		return
 	}
 	displaced := model.Displaced(append([]*model.Gateway{parent}, c.listenerSetsOf(parent)...))
@@ -271,16 +287,14 @@ func (c gatewayChecks) serverSecret(o model.Object, field, name, ns string, pair
 	credential, _ := model.ParseCredential(name)
 	key, own := credential.In(ns)
 	if !own {
-		c.warnf(code.SecretUnusable, o, field, "the Secret is of namespace %s, and proxies of %s get only Secrets of their own namespace", credential.Namespace, ns)
+		c.errorf(code.SecretUnusable, o, field, "the Secret is of namespace %s, and proxies of %s get only Secrets of their own namespace", credential.Namespace, ns)
 		return
 	}
 	secret := c.secrets[key]
 	if !pair {
 		key, secret = secretChecks(c).withCAs(key, secret)
 	}
-	if msg := unusable(key, secret, pair); msg != "" {
-		c.warnf(code.SecretUnusable, o, field, "%s", msg)
-	}
+	c.defective(o, field, c.unusable(key, secret, pair))
 }
 
 // serverConflicts reports servers that have no place beside those of older Gateways for the same

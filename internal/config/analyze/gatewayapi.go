@@ -19,7 +19,8 @@ import (
 // apiChecks are about references of the Gateway API, also of objects that have no effect.
 type apiChecks struct {
 	*checker
-	raw map[model.Key][]byte
+	// attached counts the routes at each listener, by the owner of the listeners.
+	attached map[model.Key]map[string]int
 }
 
 // all checks the objects in the order of their keys.
@@ -30,6 +31,7 @@ func (c apiChecks) all() {
 		}
 		if k.Kind.IsKubernetesRoute() {
 			c.parents(k)
+			c.attach(k)
 		}
 		switch {
 		case k.Kind == model.KindKubernetesGateway:
@@ -41,10 +43,15 @@ func (c apiChecks) all() {
 			c.route(k)
 		}
 	}
+	c.unusedListeners()
 }
 
 func (c apiChecks) warnf(id code.Code, k model.Key, field, format string, args ...any) *problem.Problem {
 	return c.report(id, problem.SeverityWarning, k, field, format, args...)
+}
+
+func (c apiChecks) errorf(id code.Code, k model.Key, field, format string, args ...any) *problem.Problem {
+	return c.report(id, problem.SeverityError, k, field, format, args...)
 }
 
 func (c apiChecks) infof(id code.Code, k model.Key, field, format string, args ...any) {
@@ -72,29 +79,28 @@ func (c apiChecks) class(k model.Key) {
 		return
 	}
 	if near := spelling.Nearest(name, gatewayapi.Classes()); near != "" {
-		c.warnf(code.ClassNotFound, k, "spec.gatewayClassName", "GatewayClass %q: not found, so the Gateway is not served: did you mean %q?", name, near)
+		c.warnf(code.ClassNotFound, k, "spec.gatewayClassName", "GatewayClass %q: not found, so the Gateway is not served: did you mean %q?", name, near).Set(near)
 	} else if name == "" {
-		c.warnf(code.ClassNotFound, k, "spec.gatewayClassName", "is missing, so the Gateway is not served; name a GatewayClass: %s", strings.Join(gatewayapi.Classes(), ", "))
+		c.errorf(code.ClassNotFound, k, "spec.gatewayClassName", "is missing, so Kubernetes refuses the object; name a GatewayClass: %s", strings.Join(gatewayapi.Classes(), ", "))
 	}
 }
 
 // certificates reports Secrets of listeners that are missing, cannot be used, or need a ReferenceGrant. If the input has
 // no Secrets at all, it has none on purpose.
 func (c apiChecks) certificates(k model.Key) {
-	g := c.gateways.api[k]
-	refs := gatewayapi.RefsOf(k.Kind, c.raw[k])
-	if g == nil || refs == nil || refs.Gateway == nil {
+	g := c.listenersOf(k)
+	if g == nil {
 		return
 	}
-	for i := range refs.Gateway.Listeners {
-		l := &refs.Gateway.Listeners[i]
+	for i := range g.Listeners {
+		l := &g.Listeners[i]
 		if !l.NeedsSecret() {
 			continue
 		}
 		for j := range l.Certificates {
 			if ref := &l.Certificates[j]; ref.IsSecret() {
 				key := model.Key{Kind: model.KindSecret, Namespace: ref.Namespace, Name: ref.Name}
-				gatewayChecks{c.checker}.gatewayRef(g, ref.Field, key, ref.Namespace != k.Namespace)
+				gatewayChecks{c.checker}.gatewayRef(g.AsGateway(k), ref.Field, key, ref.Namespace != k.Namespace)
 			}
 		}
 	}
@@ -133,9 +139,12 @@ func (c apiChecks) backend(k model.Key, r *gatewayapi.RouteRef, u gatewayapi.Unr
 	case c.missingBackend(ref, host) && c.serviceElsewhere(host) && !c.serviceNamed(ref.Name):
 		c.hostElsewhere(k, u.Field, host)
 	case u.Reason == gatewayapi.ReasonNotPermitted:
-		c.warnf(code.ReferenceGrantMissing, k, u.Field, "requests for the Service fail: %s", u.Text)
+		gatewayChecks{c.checker}.notGranted(model.GrantFrom{Kind: string(k.Kind), Namespace: k.Namespace}, k, u.Field,
+			model.Key{Kind: model.KindService, Namespace: ref.Namespace, Name: ref.Name}, !c.missingBackend(ref, host))
+		ref.Field = u.Field // what the grant would allow may not be there either
+		c.backendHere(k, ref, host)
 	default:
-		c.warnf(code.BackendNotFound, k, u.Field, "%s, so requests for it fail%s", u.Text, c.backendHint(ref))
+		c.backendHere(k, ref, host)
 	}
 }
 
@@ -155,7 +164,7 @@ func (c apiChecks) serviceNamed(name string) bool {
 // concerns reports whether a route is for the mesh: not if all its parents are Gateways of other controllers.
 func (c apiChecks) concerns(r *gatewayapi.RouteRef) bool {
 	return len(r.Parents) == 0 || slices.ContainsFunc(r.Parents, func(p gatewayapi.ParentRef) bool {
-		return !p.IsListener() || c.raw[p.Key()] == nil || c.gateways.api[p.Key()] != nil
+		return !p.IsListener() || c.raw[p.Key()] == nil || c.gateways.api[p.Key()] != nil || c.listenersOf(p.Key()) != nil
 	})
 }
 
@@ -192,23 +201,47 @@ func (c apiChecks) parent(k model.Key, p *gatewayapi.ParentRef) {
 	case len(elsewhere) > 0:
 		c.warnf(code.ParentNotFound, k, p.Field, "%s %s: not found in namespace %s, so the route has no effect there: it is in namespace %s: set namespace", p.Kind, p.Name, p.Namespace, elsewhere[0])
 	case n != "":
-		c.warnf(code.ParentNotFound, k, p.Field, "%s %s: not found in namespace %s, so the route has no effect there: did you mean %s?", p.Kind, p.Name, p.Namespace, n)
+		c.warnf(code.ParentNotFound, k, p.Field+".name", "%s %s: not found in namespace %s, so the route has no effect there: did you mean %s?", p.Kind, p.Name, p.Namespace, n).Set(n)
 	default:
 		c.infof(code.NotAmongObjects, k, p.Field, "the %s %s of namespace %s is not among the objects; check its name", p.Kind, p.Name, p.Namespace)
 	}
 }
 
-// backendHint names the Service or port that was probably meant.
-func (c apiChecks) backendHint(ref *gatewayapi.ObjectRef) string {
-	if !ref.IsService() {
-		return ""
-	}
-	if s := (gatewayChecks{c.checker}).kubernetesService(model.ResolveHost(ref.Name, ref.Namespace, c.domain)); s != nil {
-		if s.Port(ref.Port) == nil && len(s.Ports) > 0 {
-			return fmt.Sprintf("; it has %s", ports(s))
+// backendHere reports a Service or host that does not exist, or does not have the port. The field is the wrong one.
+func (c apiChecks) backendHere(k model.Key, ref *gatewayapi.ObjectRef, host model.Host) {
+	switch {
+	case !ref.IsService():
+		c.missingHost(k, ref)
+	case c.missingBackend(ref, host):
+		c.missingService(k, ref)
+	default:
+		s := gatewayChecks{c.checker}.kubernetesService(host)
+		if s.ExternalName != "" || s.Port(ref.Port) != nil {
+			return
 		}
-		return ""
+		hint := ""
+		if len(s.Ports) > 0 {
+			hint = "; it has " + ports(s)
+		}
+		p := c.errorf(code.BackendNotFound, k, ref.Field+".port", "Service %s: no port %d, so requests for it fail%s", ref.Name, ref.Port, hint)
+		if len(s.Ports) == 1 {
+			p.SetNumber(ports(s))
+		}
 	}
+}
+
+// missingHost reports a host of Istio that no service has, or a port that its services do not have.
+func (c apiChecks) missingHost(k model.Key, ref *gatewayapi.ObjectRef) {
+	h := model.Host(strings.ToLower(ref.Name))
+	if found, _ := c.find(h, k.Namespace); len(found) > 0 {
+		c.errorf(code.BackendNotFound, k, ref.Field+".port", "host %s: no port %d, so requests for it fail; it has %s", h, ref.Port, ports(found[0]))
+		return
+	}
+	c.errorf(code.BackendNotFound, k, ref.Field, "host %s: no Service or ServiceEntry, so requests for it fail", h)
+}
+
+// missingService reports a Service that does not exist, with the one that was probably meant.
+func (c apiChecks) missingService(k model.Key, ref *gatewayapi.ObjectRef) {
 	var same, elsewhere []string
 	for _, s := range c.services {
 		if s.IsKubernetes() && s.Namespace == ref.Namespace {
@@ -217,13 +250,17 @@ func (c apiChecks) backendHint(ref *gatewayapi.ObjectRef) string {
 			elsewhere = append(elsewhere, s.Namespace)
 		}
 	}
-	if near := spelling.Nearest(ref.Name, same); near != "" {
-		return fmt.Sprintf("; did you mean %s?", near)
+	slices.Sort(elsewhere)
+	near, hint := spelling.Nearest(ref.Name, same), "; write it, or correct the name"
+	switch {
+	case near != "":
+		hint = fmt.Sprintf("; did you mean %s?", near)
+	case len(elsewhere) > 0 && elsewhere[0] == k.Namespace:
+		hint = fmt.Sprintf("; namespace %s has one: remove namespace", elsewhere[0])
+	case len(elsewhere) > 0:
+		hint = fmt.Sprintf("; namespace %s has one: set namespace, and add a ReferenceGrant there", elsewhere[0])
 	}
-	if slices.Sort(elsewhere); len(elsewhere) > 0 {
-		return fmt.Sprintf("; namespace %s has one: set namespace, and add a ReferenceGrant there", elsewhere[0])
-	}
-	return "; write it, or correct the name"
+	c.errorf(code.BackendNotFound, k, ref.Field+".name", "Service %s: not found in namespace %s, so requests for it fail%s", ref.Name, ref.Namespace, hint).Set(near)
 }
 
 // routeRules are the parts of rules that are the same in all kinds of routes.
@@ -246,14 +283,14 @@ func (c apiChecks) leadNowhere(k model.Key) {
 		return
 	}
 	if len(o.Spec.Rules) == 0 {
-		c.warnf(code.RuleLeadsNowhere, k, "spec.rules", "are missing, so requests are answered with an error; add a rule with backendRefs")
+		c.errorf(code.RuleLeadsNowhere, k, "spec.rules", "are missing, so requests are answered with an error; add a rule with backendRefs")
 	}
 	for i, r := range o.Spec.Rules {
 		answers := slices.ContainsFunc(r.Filters, func(f struct{ Type string }) bool {
 			return f.Type == string(gatewayv1.HTTPRouteFilterRequestRedirect) || f.Type == string(gatewayv1.HTTPRouteFilterExtensionRef)
 		})
 		if len(r.BackendRefs) == 0 && !answers {
-			c.warnf(code.RuleLeadsNowhere, k, fmt.Sprintf("spec.rules[%d]", i), "has no backendRefs and no redirect, so what it matches is answered with an error; add backendRefs")
+			c.errorf(code.RuleLeadsNowhere, k, fmt.Sprintf("spec.rules[%d]", i), "has no backendRefs and no redirect, so what it matches is answered with an error; add backendRefs")
 		}
 	}
 }

@@ -63,7 +63,11 @@ func (c apiChecks) values(k model.Key) {
 		}
 		eachValue(top, "", strings.Split(e.field, "."), func(at problem.Path, value any) {
 			if text, _ := value.(string); text != "" && !slices.Contains(e.values, text) {
-				c.warnf(code.UnknownValue, k, string(at), "%q is not one of %s, so Kubernetes refuses the object%s", text, strings.Join(e.values, ", "), spelling.DidYouMean(text, e.values)).Set(spelling.Nearest(text, e.values))
+				meant, hint := meantValue(text, e.values), ""
+				if meant != "" {
+					hint = fmt.Sprintf("; did you mean %q?", meant)
+				}
+				c.errorf(code.UnknownValue, k, string(at), "%q is not one of %s, so Kubernetes refuses the object%s", text, strings.Join(e.values, ", "), hint).Set(meant)
 			}
 		})
 	}
@@ -71,16 +75,39 @@ func (c apiChecks) values(k model.Key) {
 	eachValue(top, "", []string{"spec", "rules[]"}, func(at problem.Path, value any) { c.redirectedBackends(k, at, value) })
 }
 
+// meantValue returns the value that was probably meant: one that is spelt alike, or the only one that contains the text, as
+// PathPrefix does Prefix; empty: none.
+func meantValue(text string, values []string) string {
+	if near := spelling.Nearest(text, values); near != "" {
+		return near
+	}
+	lower := strings.ToLower(text)
+	if lower == "regex" {
+		lower = "regular"
+	}
+	meant := ""
+	for _, v := range values {
+		switch {
+		case !strings.Contains(strings.ToLower(v), lower):
+		case meant != "":
+			return ""
+		default:
+			meant = v
+		}
+	}
+	return meant
+}
+
 // filter reports a filter without the field that its type needs, or without a type.
 func (c apiChecks) filter(k model.Key, at problem.Path, value any) {
 	filter, _ := value.(map[string]any)
 	kind, _ := filter["type"].(string)
 	if kind == "" && len(filter) > 0 {
-		c.warnf(code.MissingField, k, string(at.Field("type")), "is missing, so Kubernetes refuses the object; write one of %s", strings.Join(filterTypes(), ", "))
+		c.errorf(code.MissingField, k, string(at.Field("type")), "is missing, so Kubernetes refuses the object; write one of %s", strings.Join(filterTypes(), ", "))
 		return
 	}
 	if field := filterFields[kind]; field != "" && filter[field] == nil {
-		c.warnf(code.MissingField, k, string(at.Field(field)), "is missing, which a filter of type %s needs, so Kubernetes refuses the object; write it, or change the type", kind)
+		c.errorf(code.MissingField, k, string(at.Field(field)), "is missing, which a filter of type %s needs, so Kubernetes refuses the object; write it, or change the type", kind)
 	}
 }
 
@@ -91,7 +118,7 @@ func (c apiChecks) redirectedBackends(k model.Key, at problem.Path, value any) {
 	filters, _ := rule["filters"].([]any)
 	for _, f := range filters {
 		if filter, _ := f.(map[string]any); len(backends) > 0 && filter["type"] == "RequestRedirect" {
-			c.warnf(code.ExclusiveFields, k, string(at.Field("backendRefs")), "cannot be combined with a filter of type RequestRedirect, so Kubernetes refuses the object; remove one of the two")
+			c.errorf(code.ExclusiveFields, k, string(at.Field("backendRefs")), "cannot be combined with a filter of type RequestRedirect, so Kubernetes refuses the object; remove one of the two")
 			return
 		}
 	}

@@ -42,7 +42,7 @@ func (c gatewayChecks) ingressBackend(i *model.Ingress, d model.Destination) {
 		return
 	}
 	if svc == nil {
-		c.warnf(code.BackendNotFound, i, "spec.rules", "requests fail: %s", destinationChecks(c).noHost(d.Host, i.Namespace, false))
+		c.errorf(code.BackendNotFound, i, "spec.rules", "requests fail: %s", destinationChecks(c).noHost(d.Host, i.Namespace, false))
 		return
 	}
 	if svc.ExternalName != "" {
@@ -57,5 +57,5 @@ func (c gatewayChecks) ingressBackend(i *model.Ingress, d model.Destination) {
 	if d.Port != 0 {
 		port = fmt.Sprint(d.Port)
 	}
-	c.warnf(code.BackendNotFound, i, "spec.rules", "the Service %s has no port %s, so requests for it fail; it has %s", svc.Name, port, ports(svc))
+	c.errorf(code.BackendNotFound, i, "spec.rules", "the Service %s has no port %s, so requests for it fail; it has %s", svc.Name, port, ports(svc))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/config/code"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -15,38 +16,51 @@ import (
 func (c secretChecks) credentials(r *model.DestinationRule) {
 	reported := map[string]bool{}
 	eachTLS(r, func(field string, t *model.ClientTLS) {
-		msg := c.credential(r, t)
-		if msg != "" && !reported[msg] {
-			reported[msg] = true
-			c.warnf(code.SecretUnusable, r, field+".credentialName", "%s", msg)
+		d := c.credential(r, t)
+		if !reported[d.text] {
+			reported[d.text] = true
+			c.defective(r, field+".credentialName", d)
 		}
 	})
 }
 
-// credential returns the problem with one; empty: none.
-func (c secretChecks) credential(r *model.DestinationRule, t *model.ClientTLS) string {
+// defect is what is wrong with a Secret or a ConfigMap. It is zero if nothing is.
+type defect struct {
+	severity problem.Severity
+	text     string
+}
+
+// defective reports a defect, if there is one.
+func (c *checker) defective(o model.Object, field string, d defect) {
+	if d.text != "" {
+		c.add(code.SecretUnusable, d.severity, o, field, "%s", d.text)
+	}
+}
+
+// credential returns what is wrong with one.
+func (c secretChecks) credential(r *model.DestinationRule, t *model.ClientTLS) defect {
 	credential, ok := model.ParseCredential(t.CredentialName)
 	key, own := credential.In(r.Namespace)
 	if !ok || !own || t.Mode != model.TLSSimple && t.Mode != model.TLSMutual {
-		return ""
+		return defect{}
 	}
 	if credential.Kind == model.KindSecret && len(r.WorkloadSelector) == 0 {
-		return "" // no client receives it; decoding the rule reports that
+		return defect{} // no client receives it; decoding the rule reports that
 	}
 	secret := c.secrets[key]
 	if t.Mode == model.TLSMutual {
-		if msg := unusable(key, secret, true); msg != "" {
-			return msg
+		if d := c.unusable(key, secret, true); d.text != "" {
+			return d
 		}
-		if msg := c.unread(r, secret); msg != "" {
-			return msg
+		if d := c.unread(r, secret); d.text != "" {
+			return d
 		}
 	}
 	if t.InsecureSkipVerify {
-		return ""
+		return defect{}
 	}
 	key, secret = c.withCAs(key, secret)
-	return unusable(key, secret, false)
+	return c.unusable(key, secret, false)
 }
 
 // withCAs returns the Secret with a credential's CAs. A separate Secret for the CAs takes precedence.
@@ -58,34 +72,38 @@ func (c secretChecks) withCAs(key model.Key, s *model.Secret) (model.Key, *model
 	return key, s
 }
 
-// unusable returns what is wrong with a Secret's key pair, or with its CAs; empty: nothing.
-func unusable(key model.Key, s *model.Secret, pair bool) string {
-	if s == nil || s.Problem == model.NoSecret && s.CAProblem == model.NoSecret {
-		return fmt.Sprintf("%s %s: not found in namespace %s, so calls fail: create it, or correct the name", key.Kind, key.Name, key.Namespace)
+// unusable returns what is wrong with a Secret's key pair, or with its CAs. Files often lack Secrets on purpose.
+func (c *checker) unusable(key model.Key, s *model.Secret, pair bool) defect {
+	missing := s == nil || s.Problem == model.NoSecret && s.CAProblem == model.NoSecret
+	if missing && c.onlyFiles {
+		return defect{problem.SeverityWarning, fmt.Sprintf("%s %s: not found in namespace %s of these files, and calls fail without it: create it, or correct the name", key.Kind, key.Name, key.Namespace)}
 	}
-	problem := s.CAProblem
+	if missing {
+		return defect{problem.SeverityError, fmt.Sprintf("%s %s: not found in namespace %s, so calls fail: create it, or correct the name", key.Kind, key.Name, key.Namespace)}
+	}
+	wrong := s.CAProblem
 	if pair {
-		problem = s.Problem
+		wrong = s.Problem
 	}
 	switch {
-	case problem != "":
-		return fmt.Sprintf("%s %s: unusable, so calls fail: %s", key.Kind, key.Name, problem)
+	case wrong != "":
+		return defect{problem.SeverityError, fmt.Sprintf("%s %s: unusable, so calls fail: %s", key.Kind, key.Name, wrong)}
 	case pair && s.StapleProblem != "":
-		return fmt.Sprintf("%s %s: no OCSP response is sent with its certificate: %s; correct or remove it", key.Kind, key.Name, s.StapleProblem)
+		return defect{problem.SeverityWarning, fmt.Sprintf("%s %s: no OCSP response is sent with its certificate: %s; correct or remove it", key.Kind, key.Name, s.StapleProblem)}
 	case !pair && s.CALeftOut != "":
-		return fmt.Sprintf("%s %s: a part of its CAs is left out, so certificates under them are refused: %s; correct or remove them", key.Kind, key.Name, s.CALeftOut)
+		return defect{problem.SeverityWarning, fmt.Sprintf("%s %s: a part of its CAs is left out, so certificates under them are refused: %s; correct or remove them", key.Kind, key.Name, s.CALeftOut)}
 	}
-	return ""
+	return defect{}
 }
 
-// unread returns a message about workloads that may not have a key; empty: all may.
-func (c secretChecks) unread(r *model.DestinationRule, s *model.Secret) string {
+// unread returns what is wrong if workloads may not have a key.
+func (c secretChecks) unread(r *model.DestinationRule, s *model.Secret) defect {
 	missing := c.mayNotRead(s, r.Namespace, r.WorkloadSelector)
 	if len(missing) == 0 {
-		return ""
+		return defect{}
 	}
-	return fmt.Sprintf("service accounts %s may not read Secret %s, so calls of their workloads fail: grant them get on it",
-		strings.Join(missing, ", "), s.Name)
+	return defect{problem.SeverityError, fmt.Sprintf("service accounts %s may not read Secret %s, so calls of their workloads fail: grant them get on it",
+		strings.Join(missing, ", "), s.Name)}
 }
 
 // mayNotRead returns the service accounts of selected workloads that may not have a key. If a selector has labels of topology,

@@ -110,6 +110,7 @@ const (
 	ClassNotFound          Code = "MS1409"
 	RuleLeadsNowhere       Code = "MS1410"
 	GatewayPortUnreachable Code = "MS1411"
+	ListenerWithoutRoutes  Code = "MS1412"
 )
 
 // Codes of security.
@@ -149,7 +150,8 @@ type Page struct {
 	Code  Code
 	Title string
 	Cause string // what it means, and what happens
-	Fix   string
+	// Fix is a text. An empty line and a block of code, indented by four spaces, may follow.
+	Fix string
 	// Example is configuration with the mistake. It is empty if only a running control plane has the message.
 	Example string
 	// Istio are the codes of istioctl analyze for the same mistake.

@@ -2,6 +2,7 @@ package code
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,7 +18,8 @@ func TestPagesAreComplete(t *testing.T) {
 			require.False(t, seen[p.Code])
 			seen[p.Code] = true
 			require.NotEmpty(t, p.Title)
-			for _, text := range []string{p.Cause, p.Fix} {
+			fix, _, _ := strings.Cut(p.Fix, "\n\n")
+			for _, text := range []string{p.Cause, fix} {
 				require.Regexp(t, `[.:]$`, text)
 			}
 			for _, c := range p.Istio {

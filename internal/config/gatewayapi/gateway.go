@@ -134,7 +134,9 @@ func (c *conv) listener(at problem.Path, l *gatewayv1.Listener, ref *ListenerRef
 		c.Errorf(code.InvalidName, at.Field("name"), "%q cannot be a listener's name: use lower-case letters, digits, '-' and '.'", l.Name)
 	}
 	if upper := gatewayv1.ProtocolType(strings.ToUpper(string(l.Protocol))); out.Port.Protocol == "" && protocols[upper] != "" {
-		c.Warnf(code.UnknownValue, at.Field("protocol"), "%q is not a protocol, so the listener has no effect; did you mean %q?", l.Protocol, upper).Set(string(upper))
+		p := c.Warnf(code.UnknownValue, at.Field("protocol"), "%q is not a protocol, so the listener has no effect; did you mean %q?", l.Protocol, upper)
+		p.Set(string(upper))
+		p.RequestsFail()
 		return out, false
 	}
 	if out.Port.Protocol == "" {
@@ -191,7 +193,7 @@ func (c *conv) checkSelection(at problem.Path, selected bool, s *model.LabelSele
 // listenerTLS completes out. It returns nil for a listener that cannot be served.
 func (c *conv) listenerTLS(at problem.Path, tls *gatewayv1.ListenerTLSConfig, l *ListenerRef, out *model.ServerTLS) *model.ServerTLS {
 	if trouble := l.Trouble(); trouble.Text != "" {
-		c.Warnf(trouble.code, at.Join(trouble.Field), "%s; the listener has no effect", trouble.Text)
+		c.Warnf(trouble.code, at.Join(trouble.Field), "%s; the listener has no effect", trouble.Text).RequestsFail()
 		return nil
 	}
 	c.listenerOptions(at.Field("options"), tls.Options, out)
@@ -246,7 +248,7 @@ func (c *conv) listenerCertificates(at problem.Path, l *ListenerRef, out *model.
 		out.CredentialNames = append(out.CredentialNames, name)
 	}
 	if len(out.CredentialNames) == 0 {
-		c.Warnf(code.MissingField, at.Field("certificateRefs"), "has no Secret, so the listener has no effect; name one")
+		c.Warnf(code.MissingField, at.Field("certificateRefs"), "has no Secret, so the listener has no effect; name one").RequestsFail()
 		return false
 	}
 	return true

@@ -120,7 +120,30 @@ func keyPair(out *model.Secret, data map[string]string) {
 		}
 		return
 	}
-	out.Problem = fmt.Sprintf("it has neither tls.crt and tls.key nor cert and key (it has %s)", fieldNames(data))
+	out.Problem = missingPair(data)
+}
+
+// missingPair returns why there is no certificate with its key.
+func missingPair(data map[string]string) string {
+	for _, f := range keyPairFields {
+		var empty, missing []string
+		for _, name := range []string{f.certificate, f.key} {
+			if value, there := data[name]; !there {
+				missing = append(missing, name)
+			} else if value == "" {
+				empty = append(empty, name)
+			}
+		}
+		switch {
+		case len(empty) == 2:
+			return fmt.Sprintf("its %s are empty", strings.Join(empty, " and "))
+		case len(empty) == 1:
+			return fmt.Sprintf("its %s is empty", empty[0])
+		case len(missing) == 1:
+			return fmt.Sprintf("it has no %s (it has %s)", missing[0], fieldNames(data))
+		}
+	}
+	return fmt.Sprintf("it has neither tls.crt and tls.key nor cert and key (it has %s)", fieldNames(data))
 }
 
 // setStaple sets an OCSP response, unless Envoy would refuse the certificate with it.
@@ -158,6 +181,12 @@ func authorities(out *model.Secret, data map[string]string) {
 		}
 		out.CA, out.CRL = string(kept), crl
 		return
+	}
+	for _, f := range caFields {
+		if _, there := data[f.ca]; there {
+			out.CAProblem = fmt.Sprintf("its %s is empty", f.ca)
+			return
+		}
 	}
 	out.CAProblem = fmt.Sprintf("it has neither ca.crt nor cacert (it has %s)", fieldNames(data))
 }

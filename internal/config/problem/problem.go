@@ -55,6 +55,8 @@ type Problem struct {
 	Field    string    `json:"field,omitempty"` // "spec.http[0].route[1].weight"; empty: the object as a whole
 	Message  string    `json:"message"`
 	Fix      Fix       `json:"fix,omitzero"` // zero: not known
+	// fails: see RequestsFail.
+	fails bool
 }
 
 // Fix is a change of the field that solves a problem: another name, or another value. One of the two is set.
@@ -73,6 +75,9 @@ func (p *Problem) Set(value string) { p.Fix = Fix{Value: value} }
 
 // SetNumber suggests a number as the value of the field.
 func (p *Problem) SetNumber(value string) { p.Fix = Fix{Value: value, Number: true} }
+
+// RequestsFail marks a warning about an object that is used although requests to a part of it fail. Analysis reports an error.
+func (p *Problem) RequestsFail() { p.fails = true }
 
 // Attrs are the attributes for a log: what is known of the place, and the message.
 func (p Problem) Attrs() []any {
@@ -126,6 +131,17 @@ func (p Problem) String() string {
 
 // List is a list of them.
 type List []Problem
+
+// Analyzed returns the list as analysis reports it: an error is also what makes requests fail although its object is used.
+func (ps List) Analyzed() List {
+	out := slices.Clone(ps)
+	for i := range out {
+		if out[i].fails {
+			out[i].Severity = SeverityError
+		}
+	}
+	return out
+}
 
 // Solved returns the problems that a later list lacks. The line may differ: other lines may have been added above it.
 func (ps List) Solved(later List) (out List) {
