@@ -212,7 +212,7 @@ func connectedProxy(p *server.ProxyState) doctor.ConnectedProxy {
 		t := &p.Types[i]
 		of := doctor.ConnectedType{Type: t.Type, UnansweredSince: t.InFlightSince, Waits: t.Waiting}
 		for _, h := range t.Held {
-			of.Refused = append(of.Refused, doctor.RefusedResource{Name: h.Name, Message: h.Message, Since: h.Since})
+			of.Refused = append(of.Refused, doctor.RefusedResource{Name: h.Name, Message: h.Message, Since: h.Since, By: h.By.String()})
 		}
 		out.Types = append(out.Types, of)
 	}

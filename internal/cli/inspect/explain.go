@@ -129,7 +129,7 @@ func fetchExplanation(ctx context.Context, c *client.ControlPlane, key model.Key
 func printExplanation(cmd *cobra.Command, w io.Writer, e *explain.Explanation) error {
 	var b strings.Builder
 	s := terminal.StyleFor(w)
-	fmt.Fprintf(&b, "%s  %s\n", s.Bold(e.Object.String()), objectState(s, e))
+	fmt.Fprintf(&b, "%s  %s%s\n", s.Bold(e.Object.String()), objectState(s, e), refusalText(s, e))
 	if e.Error != nil {
 		fmt.Fprintf(&b, "  %s\n", s.Bad(refusedText(e.Error, e.Partly)))
 	}
@@ -151,6 +151,25 @@ func printExplanation(cmd *cobra.Command, w io.Writer, e *explain.Explanation) e
 		return err
 	}
 	return printDistribution(cmd, w, s, e)
+}
+
+// refusalText returns "; refused by 1 proxy", if proxies refuse what is made from an object because of it; "" otherwise.
+func refusalText(s terminal.Style, e *explain.Explanation) string {
+	sure, unsure := 0, 0
+	for i := range e.Refusals {
+		r := &e.Refusals[i]
+		if r.Blame.Sure {
+			sure = max(sure, r.Proxies)
+		}
+		unsure = max(unsure, r.Proxies)
+	}
+	switch {
+	case sure > 0:
+		return "; " + s.Bad("refused by "+terminal.Count(sure, "proxy"))
+	case unsure > 0:
+		return "; " + s.Bad(terminal.Count(unsure, "proxy")+" may refuse a resource because of it")
+	}
+	return ""
 }
 
 // refusedText describes that the newest version of an object, or a part of it, is not in force, and where its error is.

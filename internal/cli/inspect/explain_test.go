@@ -58,6 +58,8 @@ func (s *shop) Distribution(*distribution.Query) []distribution.ProxySyncStatus 
 	return s.places
 }
 
+func (s *shop) Refusals() []*distribution.Refusal { return nil }
+
 func (s *shop) Disconnected() []distribution.Disconnected { return nil }
 
 func (s *shop) place(list ...distribution.ProxySyncStatus) {
@@ -310,4 +312,20 @@ func TestRefusalsTogether(t *testing.T) {
 	p.Name = "web-$(id)"
 	require.Contains(t, reasonTexts(cmd, p, noon), "and 2 more reasons: see 'moonsail proxies PROXY --address h:1'")
 	require.Equal(t, []string{""}, reasonTexts(cmd, &distribution.ProxySyncStatus{}, noon))
+}
+
+// TestExplainNamesRefusals checks that the first line says that proxies refuse an object.
+func TestExplainNamesRefusals(t *testing.T) {
+	filter := model.Key{Kind: model.KindEnvoyFilter, Namespace: "shop", Name: "region"}
+	for want, sure := range map[string]bool{
+		"EnvoyFilter/shop/region  updated, in f.yaml:3; refused by 2 proxies\n":                          true,
+		"EnvoyFilter/shop/region  updated, in f.yaml:3; 2 proxies may refuse a resource because of it\n": false,
+	} {
+		var b strings.Builder
+		require.NoError(t, printExplanation(newExplainCommand(), &b, &explain.Explanation{
+			Object: filter, Exists: true, Operation: changelog.Updated, Origin: "f.yaml:3",
+			Refusals: []explain.ObjectRefusal{{Type: "LDS", Proxies: 2, Blame: distribution.Blame{Sure: sure}}},
+		}))
+		require.True(t, strings.HasPrefix(b.String(), want), b.String())
+	}
 }

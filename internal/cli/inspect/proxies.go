@@ -485,6 +485,9 @@ func printHeld(w io.Writer, style terminal.Style, p *server.ProxyState, now time
 	for i := range p.Types {
 		for _, same := range byMessage(p.Types[i].Held) {
 			fmt.Fprintf(&b, "\n%s %s, held back until it differs: %s\n", style.Bad("refused"), p.Types[i].Type, terminal.Escape(same[0].Message))
+			if by := same[0].By.String(); by != "" {
+				fmt.Fprintf(&b, "  %s\n", terminal.Escape(by))
+			}
 			for _, h := range same[:min(len(same), mostHeld)] {
 				since := ""
 				if !h.Since.IsZero() {
@@ -501,14 +504,15 @@ func printHeld(w io.Writer, style terminal.Style, p *server.ProxyState, now time
 	return err
 }
 
-// byMessage groups refused resources in the order of the first one with each message.
+// byMessage groups refused resources with the same message and objects, in the order of the first one of each group.
 func byMessage(list []server.Held) (groups [][]server.Held) {
-	of := map[string]int{}
+	of := map[[2]string]int{}
 	for _, h := range list {
-		i, known := of[h.Message]
+		same := [2]string{h.Message, h.By.String()}
+		i, known := of[same]
 		if !known {
 			i = len(groups)
-			of[h.Message], groups = i, append(groups, nil)
+			of[same], groups = i, append(groups, nil)
 		}
 		groups[i] = append(groups[i], h)
 	}

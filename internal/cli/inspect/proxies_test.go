@@ -16,7 +16,9 @@ import (
 
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -75,11 +77,12 @@ func TestHeldTogether(t *testing.T) {
 	for i := range 19 {
 		held = append(held, server.Held{Name: fmt.Sprint("d", i), Message: "no"})
 	}
+	held[1].By = distribution.Blame{Sure: true, Objects: []distribution.Blamed{{Object: model.Key{Kind: model.KindEnvoyFilter, Namespace: "shop", Name: "region"}, Origin: "f.yaml:3"}}}
 	var b strings.Builder
 	require.NoError(t, printHeld(&b, terminal.Style{}, &server.ProxyState{Types: []server.TypeState{{Type: "CDS", Held: held}}}, noon))
 	lines := strings.Split(b.String(), "\n")
 	require.Equal(t, []string{"", "refused CDS, held back until it differs: no", "  a (version 1, 1m0s ago)", "  c (version 3)"}, lines[:4])
-	require.Equal(t, []string{"  and 1 more: see -o json", "", "refused CDS, held back until it differs: never", "  b (version 2)", ""}, lines[22:])
+	require.Equal(t, []string{"  and 1 more: see -o json", "", "refused CDS, held back until it differs: never", "  by EnvoyFilter shop/region, f.yaml:3", "  b (version 2)", ""}, lines[22:])
 }
 
 func TestProxiesCommand(t *testing.T) {

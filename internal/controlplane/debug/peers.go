@@ -138,6 +138,7 @@ func (pq *PeerQueries) proxy(q *proxyQuestion) any {
 		return proxyAnswer{}
 	}
 	judge(pq.Changes, &p)
+	blame(pq.Explain, []server.ProxyState{p})
 	return proxyAnswer{&ProxyDetail{Now: time.Now(), Proxy: p, Node: p.Proxy}}
 }
 

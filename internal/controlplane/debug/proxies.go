@@ -12,6 +12,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -93,7 +94,7 @@ func (l *ProxyList) leaveOut(connected map[string]bool) {
 func ownProxies(all Proxies, changes Changes, x *explain.Explainer, q proxiesQuestion) ProxyList {
 	list := ProxyList{Now: time.Now(), Proxies: []server.ProxyState{}}
 	if !q.Disconnected {
-		list.Proxies = connected(all, changes)
+		list.Proxies = connected(all, changes, x)
 	}
 	if x == nil {
 		return list
@@ -115,7 +116,7 @@ func ownProxies(all Proxies, changes Changes, x *explain.Explainer, q proxiesQue
 }
 
 // connected returns the proxies of this control plane.
-func connected(all Proxies, changes Changes) []server.ProxyState {
+func connected(all Proxies, changes Changes, causes *explain.Explainer) []server.ProxyState {
 	list := all.Proxies()
 	if list == nil {
 		list = []server.ProxyState{}
@@ -123,6 +124,7 @@ func connected(all Proxies, changes Changes) []server.ProxyState {
 	for i := range list {
 		judge(changes, &list[i])
 	}
+	blame(causes, list)
 	return list
 }
 
@@ -136,6 +138,7 @@ func (h *handler) proxy(w http.ResponseWriter, r *http.Request) {
 	if ok {
 		aboutAll(w) // a proxy is connected to one control plane
 		judge(h.stages.Changes, &p)
+		blame(h.stages.Explain, []server.ProxyState{p})
 		reply(w, ProxyDetail{Now: time.Now(), Proxy: p, Node: p.Proxy})
 		return
 	}
@@ -194,5 +197,26 @@ func judge(changes Changes, p *server.ProxyState) {
 	}
 	if c, ok := changes.Change(p.OldestPending); ok {
 		p.BehindSince = c.Times.Published
+	}
+}
+
+// blame adds the objects that refused resources are refused for.
+func blame(x *explain.Explainer, list []server.ProxyState) {
+	if x == nil || !slices.ContainsFunc(list, func(p server.ProxyState) bool { return p.Refused() > 0 }) {
+		return
+	}
+	blames := x.Blames()
+	for i := range list {
+		for j := range list[i].Types {
+			t := &list[i].Types[j]
+			for n := range t.Held {
+				h := &t.Held[n]
+				version := explain.RefusedVersion{Type: t.Type, Name: h.Name, Version: h.Version}
+				if h.Name == ledger.Whole {
+					version.Name, version.Version = "", ""
+				}
+				h.By = blames[version]
+			}
+		}
 	}
 }

@@ -37,7 +37,7 @@ func (p *plane) rejects() verdict {
 		return checked(Finding{
 			Severity: Critical, What: what, Evidence: append(named(refusing, p.connected.refusals), counted...),
 			Advice: []string{
-				"see all refused resources and Envoy's messages with 'moonsail proxies " + model.CommandWord(refusing[0].Name, "PROXY") + "'; objects that are the cause have a condition",
+				"see all refused resources and Envoy's messages with 'moonsail proxies " + model.CommandWord(refusing[0].Name, "PROXY") + "'; see what one object causes with 'moonsail explain OBJECT'",
 				"list these proxies with 'moonsail proxies --status nacked'",
 			},
 		})
@@ -58,7 +58,7 @@ func (p *plane) rejects() verdict {
 	}
 	return checked(Finding{
 		Severity: Critical, What: what, Evidence: append(counted, p.unseen()...),
-		Advice: []string{"find the proxy and Envoy's message with 'moonsail proxies'; objects that are the cause have a condition"},
+		Advice: []string{"find the proxy with 'moonsail proxies', and Envoy's message and the object with 'moonsail proxies NAME'"},
 	})
 }
 
@@ -234,7 +234,11 @@ func (c *Connected) refusals(p *ConnectedProxy) string {
 		if more := len(t.Refused) - 1; more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
-		parts = append(parts, text+": "+first.Message)
+		text += ": " + first.Message
+		if first.By != "" {
+			text += ", " + first.By
+		}
+		parts = append(parts, text)
 	}
 	return strings.Join(parts, "; ")
 }

@@ -21,7 +21,7 @@ func ago(d time.Duration) time.Time { return clock.Add(-d) }
 func TestConnectedProxies(t *testing.T) {
 	const rejects = "# TYPE pilot_total_xds_rejects counter\npilot_total_xds_rejects{type=\"cds\"} 3\n"
 	refusing := doctor.ConnectedProxy{Name: "web-1.shop", Types: []doctor.ConnectedType{{Type: "CDS", Refused: []doctor.RefusedResource{
-		{Name: "a", Message: "no", Since: ago(time.Minute)}, {Name: "b", Message: "no", Since: ago(2 * time.Minute)},
+		{Name: "a", Message: "no", Since: ago(time.Minute), By: "by EnvoyFilter shop/region, f.yaml:3"}, {Name: "b", Message: "no", Since: ago(2 * time.Minute)},
 	}}}}
 	late := func(name string, since time.Time) doctor.ConnectedProxy {
 		return doctor.ConnectedProxy{Name: name + ".shop", Behind: true, BehindSince: since, Unread: true, Types: []doctor.ConnectedType{
@@ -39,7 +39,7 @@ func TestConnectedProxies(t *testing.T) {
 	}{
 		{
 			"refuses now", rejects, doctor.Connected{Proxies: []doctor.ConnectedProxy{refusing}}, "rejects", doctor.Critical,
-			[]string{"web-1.shop: CDS for 2m0s, a and 1 more: no", `pilot_total_xds_rejects{type="cds"} 3`, "since it started"},
+			[]string{"web-1.shop: CDS for 2m0s, a and 1 more: no, by EnvoyFilter shop/region, f.yaml:3", `pilot_total_xds_rejects{type="cds"} 3`, "since it started"},
 		},
 		{
 			"refused earlier", rejects, doctor.Connected{Proxies: []doctor.ConnectedProxy{{}}}, "rejects", doctor.Past,

@@ -77,6 +77,7 @@ type RefusedResource struct {
 	Name    string
 	Message string // of the proxy
 	Since   time.Time
+	By      string // "by EnvoyFilter shop/region, filters.yaml:3": what it is refused for; empty: unknown
 }
 
 func (p *ConnectedProxy) refuses() bool {

@@ -30,6 +30,8 @@ type Explainer struct {
 	Proxies  distribution.Proxies
 	// Problems returns the problems that were found when an object was read. nil: they are not known.
 	Problems func(model.Key) problem.List
+	// Place returns the file and line of a field of an object in force; "" if they are not known. nil: they never are.
+	Place func(m *model.Meta, field string) string
 }
 
 // Changes is the part of changelog.Log that this package reads.
@@ -66,6 +68,8 @@ type Explanation struct {
 	Change *changelog.Change `json:"change,omitempty"`
 
 	Counts Counts `json:"counts"`
+	// Refusals are what proxies of this control plane refuse because of the object, or may.
+	Refusals []ObjectRefusal `json:"refusals,omitempty"`
 	// Proxies are those that do not have the change, or all. LeftOut counts those that did not fit.
 	Proxies []distribution.ProxySyncStatus `json:"proxies"`
 	LeftOut int                            `json:"leftOut,omitempty"`
@@ -138,6 +142,9 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 			Revision: last.Revision, Object: key, Shared: e.Change != nil && e.Change.ObjectCount > 1,
 			Moved: o == nil || last.Moved, Selects: x.selects(snap, o, &last),
 		})), ask)
+	}
+	if e.Counts.Refused > 0 {
+		e.Refusals = x.refusalsOf(key)
 	}
 	return e, nil
 }

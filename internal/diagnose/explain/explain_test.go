@@ -77,7 +77,10 @@ type wholeWorld struct {
 	places               []distribution.ProxySyncStatus
 	asked                *distribution.Query
 	left                 []distribution.Disconnected
+	refusals             []*distribution.Refusal
 }
+
+func (w *wholeWorld) Refusals() []*distribution.Refusal { return w.refusals }
 
 func (w *wholeWorld) Disconnected() []distribution.Disconnected { return w.left }
 

@@ -265,6 +265,7 @@ type Holder struct {
 type Refusal struct {
 	Type    resource.Type
 	Name    string // empty: the proxies' messages do not name a resource of the response
+	Version string // of the resource
 	Message string // of several, the first in alphabetical order
 	Proxies int    // how many refuse it
 	// Since is the newest revision of which one of the proxies may have the resource; 0: none has it.

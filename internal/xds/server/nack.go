@@ -141,9 +141,9 @@ func (all refusals) add(st *stream, typ resource.Type, h *ledger.Held) {
 	if len(about) == 0 {
 		return // the resource that was refused is gone
 	}
-	r := &distribution.Refusal{Type: typ, Name: h.Name, Message: h.Message, Proxies: 1, Since: h.Since(), About: about}
+	r := &distribution.Refusal{Type: typ, Name: h.Name, Version: h.Version, Message: h.Message, Proxies: 1, Since: h.Since(), About: about}
 	if h.Name == ledger.Whole {
-		r.Name = ""
+		r.Name, r.Version = "", ""
 	}
 	all[key] = r
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // TypeState is the state of one type of resources on a stream.
@@ -34,6 +35,8 @@ type Held struct {
 	Message string `json:"message"` // of the proxy
 	// Since is when the proxy refused this version first.
 	Since time.Time `json:"since,omitzero"`
+	// By is what the resource is refused for, if this was asked for; zero: unknown.
+	By distribution.Blame `json:"by,omitzero"`
 }
 
 // ProxyStatus is the worst state of all types of a proxy.
