@@ -126,7 +126,7 @@ func (p *parts) addServer(context.Context) error {
 	p.xds = server.New(binder{p.pipeline, p.drains, p.keys, p.secrets, o, p.metrics}, observer, o.Log, serving)
 	p.drains.Proxies, p.drains.Lists, p.drains.ReconnectGrace = p.xds, p.pipeline.Listed, o.Absence
 	p.drains.Peers = p.peers
-	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Mesh: o.Mesh, Changes: p.changes, Proxies: p.xds, Problems: p.source.problemsOf}
+	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Mesh: o.Mesh, Changes: p.changes, Proxies: p.xds, Problems: p.source.problemsOf, Place: p.source.place}
 	p.istiod = p.newIstioPages()
 	p.agents = agents.New(p.xds, p.explainer, o.AgentTokenFile)
 	p.traffic = traffic.FromProxies(p.xds, p.agents)

@@ -25,7 +25,8 @@ type source struct {
 	problems func() []problem.Problem
 	// problemsOf returns those of one object. An error means that the object's newest version is not in force.
 	problemsOf func(model.Key) problem.List
-	waiting    func() error // why it has not loaded yet, as far as it knows
+	place      func(m *model.Meta, field string) string // file and line of a field of an object in force; nil: not known
+	waiting    func() error                             // why it has not loaded yet, as far as it knows
 
 	// Users' objects as they wrote them: those of Istio's kinds, and the ConfigMap with the mesh's configuration. Both may
 	// return other objects too.
@@ -48,7 +49,7 @@ func newSource(o *Options, m *changelog.Metrics) (*source, error) {
 		intake := store.NewIntake(file.SourceName)
 		s := &file.Source{Dir: o.ConfigDir, Decoder: decoder, Intake: intake, Log: o.Log}
 		raw := func(context.Context) ([]json.RawMessage, error) { return file.Raw(o.ConfigDir), nil }
-		return &source{name: "file source", intake: intake, run: s.Run, problems: s.Problems, problemsOf: s.ProblemsOf, waiting: s.Waiting, raw: raw, rawMesh: raw}, nil
+		return &source{name: "file source", intake: intake, run: s.Run, problems: s.Problems, problemsOf: s.ProblemsOf, place: s.Place, waiting: s.Waiting, raw: raw, rawMesh: raw}, nil
 	}
 	client, err := kube.Connect(*o.Kubernetes)
 	if err != nil {

@@ -41,7 +41,7 @@ spec: {action: DENY, rules: [{to: [{operation: {paths: [/admin]}}]}]}
 	status, out, _ = moonsail(t, "compare", "--from", dumps, "--to", changed)
 	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, out, "AuthorizationPolicy/shop/no-admin")
-	require.Contains(t, out, "answers 403, because of AuthorizationPolicy/shop/no-admin, rule 0")
+	require.Contains(t, out, "answers 403, because of AuthorizationPolicy/shop/no-admin, rules[0]")
 	status, out, _ = moonsail(t, "compare", "--from", dumps, "--to", changed, "-o", "json", "--proxy", "cart.shop")
 	require.Equal(t, terminal.ExitFailed, status)
 	var r compare.Report

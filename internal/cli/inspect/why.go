@@ -151,7 +151,7 @@ func printVerdict(b *strings.Builder, s terminal.Style, v *explain.CallVerdict) 
 	}
 	fmt.Fprintf(b, "=> %s\n", style(v.Text))
 	for _, r := range v.Reasons {
-		fmt.Fprintf(b, "   %s\n", r)
+		fmt.Fprintf(b, "   %s\n", terminal.Escape(r))
 	}
 	b.WriteByte('\n')
 }
@@ -166,6 +166,7 @@ func printPassage(b *strings.Builder, s terminal.Style, verb string, p *explain.
 	}
 	line("listener", r.Listener, "")
 	line("mutual TLS", p.Accepts, "")
+	line("principal", terminal.Escape(p.Principal), "")
 	line("filter chain", r.Chain, "")
 	line("routes", r.RouteConfig, "")
 	line("virtual host", r.VirtualHost, "")
@@ -232,7 +233,11 @@ func routePolicies(r *simulate.Result) []string {
 		out = append(out, "timeout "+r.Timeout)
 	}
 	if r.Retry != nil {
-		out = append(out, fmt.Sprintf("retries %d on %s", r.Retry.Attempts, r.Retry.On))
+		text := fmt.Sprintf("retries %d on %s", r.Retry.Attempts, r.Retry.On)
+		if r.Retry.PerTry != "" {
+			text += ", each try " + r.Retry.PerTry
+		}
+		out = append(out, text)
 	}
 	if f := r.Fault; f != nil {
 		if f.Delay != "" {
@@ -339,11 +344,11 @@ func decisionText(d *simulate.Decision) string {
 	var b strings.Builder
 	b.WriteString(d.Action)
 	if d.Policy != "" {
-		fmt.Fprintf(&b, " %s, rule %d,", d.Policy, d.Rule)
+		fmt.Fprintf(&b, " %s%s,", d.Policy, d.RuleText())
 	}
 	switch {
 	case len(d.Among) > 0:
-		fmt.Fprintf(&b, ": no policy matches (%s), so it is refused", strings.Join(d.Among, ", "))
+		fmt.Fprintf(&b, " refuses it: no rule of %s matches", strings.Join(d.Among, ", "))
 	case d.Refuses:
 		b.WriteString(" refuses it")
 	case d.Action == "AUDIT":

@@ -27,7 +27,7 @@ func TestPrintWhy(t *testing.T) {
 			Result: &simulate.Result{
 				Listener: "0.0.0.0_9080", RouteConfig: "9080", VirtualHost: "9080/reviews:9080", Route: "jason",
 				RouteOrigin: "/apis/networking.istio.io/v1/namespaces/shop/virtual-service/reviews", Timeout: "10s",
-				Retry: &simulate.Retry{Attempts: 2, On: "5xx"}, Fault: &simulate.Fault{Delay: "1s", DelayPercent: 12.5},
+				Retry: &simulate.Retry{Attempts: 2, On: "5xx", PerTry: "2s"}, Fault: &simulate.Fault{Delay: "1s", DelayPercent: 12.5},
 				Mirrors: []simulate.Mirror{{Cluster: "m", Percent: 5}},
 				Upstreams: []simulate.Upstream{{
 					Cluster: "outbound|9080|v2|reviews", Percent: 100, Discovery: "EDS", LB: "ROUND_ROBIN", Protocol: "http1",
@@ -52,7 +52,7 @@ leaves web-1.shop
   routes        9080
   virtual host  9080/reviews:9080
   route         jason  VirtualService/shop/reviews
-  policy        timeout 10s; retries 2 on 5xx; delay 1s to 12.5 %; mirror 5 % to m
+  policy        timeout 10s; retries 2 on 5xx, each try 2s; delay 1s to 12.5 %; mirror 5 % to m
   cluster       outbound|9080|v2|reviews  100 %  DestinationRule/shop/reviews
     policy      EDS; ROUND_ROBIN; http1; at most 7 connections (of all workers together; beyond that, each may have one to each endpoint); outlier detection
     endpoint    10.1.0.1:80  100 %  r/z
@@ -103,15 +103,15 @@ func TestRefusedQuestion(t *testing.T) {
 // TestDecisionText checks the text of each kind of decision.
 func TestDecisionText(t *testing.T) {
 	for want, d := range map[string]simulate.Decision{
-		"ALLOW shop/web, rule 0, matches it":                                              {Action: "ALLOW", Policy: "shop/web"},
-		"ALLOW: no policy matches (shop/a, shop/b), so it is refused":                     {Action: "ALLOW", Among: []string{"shop/a", "shop/b"}, Refuses: true},
-		"DENY shop/web, rule 2, refuses it":                                               {Action: "DENY", Policy: "shop/web", Rule: 2, Refuses: true},
-		"DENY shop/web, rule 1, refuses it (dry run: it has no effect)":                   {Action: "DENY", Policy: "shop/web", Rule: 1, Refuses: true, DryRun: true},
-		"ALLOW: no policy matches (shop/a), so it is refused (dry run: it has no effect)": {Action: "ALLOW", Among: []string{"shop/a"}, DryRun: true},
-		"AUDIT shop/web, rule 0, marks it":                                                {Action: "AUDIT", Policy: "shop/web"},
-		"CUSTOM shop/ask, rule 0, asks outbound|80||opa, assumed to consent":              {Action: "CUSTOM", Policy: "shop/ask", Asks: "outbound|80||opa"},
-		"CUSTOM shop/ask, rule 0, refuses it: there is no server to ask":                  {Action: "CUSTOM", Policy: "shop/ask", Refuses: true, Cause: "there is no server to ask"},
-		"JWT refuses it: it has expired":                                                  {Action: "JWT", Refuses: true, Cause: "it has expired"},
+		"ALLOW shop/web, rules[0], matches it":                                    {Action: "ALLOW", Policy: "shop/web", Rule: new(0)},
+		"ALLOW refuses it: no rule of shop/a, shop/b matches":                     {Action: "ALLOW", Among: []string{"shop/a", "shop/b"}, Refuses: true},
+		"DENY shop/web, rules[2], refuses it":                                     {Action: "DENY", Policy: "shop/web", Rule: new(2), Refuses: true},
+		"DENY shop/web, rules[1], refuses it (dry run: it has no effect)":         {Action: "DENY", Policy: "shop/web", Rule: new(1), Refuses: true, DryRun: true},
+		"ALLOW refuses it: no rule of shop/a matches (dry run: it has no effect)": {Action: "ALLOW", Among: []string{"shop/a"}, DryRun: true},
+		"AUDIT shop/web, rules[0], marks it":                                      {Action: "AUDIT", Policy: "shop/web", Rule: new(0)},
+		"CUSTOM shop/ask, rules[0], asks outbound|80||opa, assumed to consent":    {Action: "CUSTOM", Policy: "shop/ask", Rule: new(0), Asks: "outbound|80||opa"},
+		"CUSTOM shop/ask, rules[0], refuses it: there is no server to ask":        {Action: "CUSTOM", Policy: "shop/ask", Rule: new(0), Refuses: true, Cause: "there is no server to ask"},
+		"JWT refuses it: it has expired":                                          {Action: "JWT", Refuses: true, Cause: "it has expired"},
 	} {
 		require.Equal(t, want, decisionText(&d))
 	}

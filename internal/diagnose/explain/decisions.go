@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
@@ -13,10 +12,10 @@ func (s *sourceList) decisions(list []simulate.Decision) {
 	for i := range list {
 		d := &list[i]
 		if d.Policy != "" {
-			s.policy(d.Policy, fmt.Sprintf("%s by rule %d", verb(d), d.Rule))
+			s.rule(d)
 		}
 		for _, p := range d.Among {
-			s.policy(p, "does not match")
+			s.policy(p, "no rule matches", "")
 		}
 	}
 }
@@ -36,9 +35,19 @@ func verb(d *simulate.Decision) string {
 	return out
 }
 
+// rule adds the policy of a decision, and its rule.
+func (s *sourceList) rule(d *simulate.Decision) {
+	if d.Rule == nil {
+		s.policy(d.Policy, verb(d), "")
+		return
+	}
+	field := fieldOfRule(*d.Rule)
+	s.policy(d.Policy, verb(d)+" by "+short(field), field)
+}
+
 // policy adds a policy by its "namespace/name".
-func (s *sourceList) policy(name, decides string) {
+func (s *sourceList) policy(name, decides, field string) {
 	if ns, name, ok := strings.Cut(name, "/"); ok {
-		s.add(model.Key{Kind: model.KindAuthorizationPolicy, Namespace: ns, Name: name}, decides)
+		s.add(model.Key{Kind: model.KindAuthorizationPolicy, Namespace: ns, Name: name}, decides, field)
 	}
 }

@@ -32,7 +32,7 @@ func (s *sourceList) gateways(w *proxyWorld, r *simulate.Result) {
 	routes := w.routedBy(r)
 	for _, k := range w.madeFrom(resource.Listener, r.Listener, model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet, model.KindIngress) {
 		if routes == nil || routes.Has(k) {
-			s.add(k, "listener "+r.Listener)
+			s.add(k, "listener "+r.Listener, "")
 		}
 	}
 }

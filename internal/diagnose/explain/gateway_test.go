@@ -53,7 +53,7 @@ func TestGatewaysThatACallCameBy(t *testing.T) {
 	} {
 		r, err := world.Call(simulate.Call{Direct: true, From: "198.51.100.7:40000", To: tc.to, Host: tc.host, SNI: tc.host, Path: "/", Method: "GET", Protocol: tc.protocol})
 		require.NoError(t, err, about)
-		s := &sourceList{snap: w.store.Snapshot(), errorOf: (&Explainer{}).errorOf}
+		s := &sourceList{snap: w.store.Snapshot(), errorOf: (&Explainer{}).errorOf, placeOf: (&Explainer{}).placeOf}
 		s.gateways(world, r)
 		var got []string
 		for _, o := range s.list {

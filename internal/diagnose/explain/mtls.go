@@ -51,8 +51,12 @@ func (x *Explainer) accepted(snap *store.Snapshot, w *proxyWorld, address string
 	}
 	for _, policy := range model.EffectivePeerAuthentications(root, policies) {
 		if policy.Mode != model.MTLSUnset || len(policy.Ports) > 0 {
+			field := "spec.mtls"
+			if _, named := policy.Ports[uint32(port)]; named {
+				field = fmt.Sprintf("spec.portLevelMtls[\"%d\"]", port)
+			}
 			passage.Objects = append(passage.Objects, Source{
-				Object: policy.Key, Origin: policy.Origin, Decides: fmt.Sprintf("mutual TLS at port %d: %s", port, mode),
+				Object: policy.Key, Origin: x.placeOf(&policy.Meta, field), Field: field, Decides: fmt.Sprintf("mutual TLS at port %d: %s", port, mode),
 			})
 		}
 	}

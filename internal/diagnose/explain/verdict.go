@@ -12,6 +12,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
@@ -56,7 +57,8 @@ type End struct {
 	Detail string      `json:"detail,omitempty"` // of Cause
 	By     []model.Key `json:"by,omitempty"`     // the objects that decide it
 
-	shares map[string]float64 // of At
+	shares  map[string]float64 // of At
+	reasons []string           // of the verdict
 }
 
 // deniedPrefix begins the cause of a policy.
@@ -172,6 +174,11 @@ func (l *endList) verdict() *CallVerdict {
 			text = percentOf(e.Percent) + " " + text
 		}
 		texts = append(texts, text)
+		for _, reason := range e.reasons {
+			if !slices.Contains(v.Reasons, reason) {
+				v.Reasons = append(v.Reasons, reason)
+			}
+		}
 		e.Percent = math.Round(e.Percent*100) / 100
 		v.Ends = append(v.Ends, *e)
 	}
@@ -214,6 +221,72 @@ func (w *proxyWorld) refused(p *Passage) *End {
 	return e
 }
 
+// reason adds the reasons of an end at a proxy that does not forward a call.
+func (x *Explainer) reason(w *proxyWorld, p *Passage, e *End) {
+	snap := x.Snapshot()
+	for i := range p.Result.Decisions {
+		if d := &p.Result.Decisions[i]; d.Refuses && !d.DryRun && e.Outcome != Reaches {
+			e.reasons = x.whyDenied(snap, d, p)
+			return
+		}
+	}
+	missing := x.missing(snap, w, p)
+	if e.Outcome == Reaches || missing == "" || !strings.Contains(e.Cause, noEndpoint) {
+		return
+	}
+	e.Cause = missing
+	key, ok := keyOfPath(p.Result.RouteOrigin)
+	if !ok {
+		return
+	}
+	e.By = []model.Key{key}
+	if o := snap.Get(key); o != nil {
+		field := routeField(snap, key, p.call, p.Result)
+		e.reasons = []string{strings.TrimSpace("route of "+objectText(key)+" "+short(field)) + inFile(x.placeOf(o.Metadata(), field))}
+	}
+}
+
+// missing explains the first cluster of a call that the proxy does not have; empty: it has all.
+func (x *Explainer) missing(snap *store.Snapshot, w *proxyWorld, p *Passage) string {
+	for i := range p.Result.Upstreams {
+		u := &p.Result.Upstreams[i]
+		c, ok := resourcename.ParseCluster(u.Cluster)
+		if !u.Unknown() || !ok {
+			continue
+		}
+		known := false
+		for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
+			for o := range snap.All(kind) {
+				known = known || defines(o, c.Host)
+			}
+		}
+		switch {
+		case !known:
+			return fmt.Sprintf("no Service or ServiceEntry has the host %s", c.Host)
+		case c.Subset != "" && !hasSubset(snap, c.Host, c.Subset):
+			return fmt.Sprintf("subset %q of %s is in no DestinationRule", c.Subset, c.Host)
+		case c.Subset != "":
+			return fmt.Sprintf("subset %q of %s:%d is in no DestinationRule that applies to %s", c.Subset, c.Host, c.Port, w.proxy)
+		}
+		return fmt.Sprintf("%s does not have %s:%d: the service has no such port, or is not visible to it", w.proxy, c.Host, c.Port)
+	}
+	return ""
+}
+
+// hasSubset reports whether a DestinationRule defines a subset of a host.
+func hasSubset(snap *store.Snapshot, host model.Host, subset string) bool {
+	for o := range snap.All(model.KindDestinationRule) {
+		r, ok := o.(*model.DestinationRule)
+		if ok && r.Host.Matches(host) && slices.ContainsFunc(r.Subsets, func(s model.Subset) bool { return s.Name == subset }) {
+			return true
+		}
+	}
+	return false
+}
+
+// noEndpoint begins the cause of a call to a cluster without endpoints.
+const noEndpoint = "no healthy endpoint"
+
 // noUpstream is the simulator's text for clusters without endpoints.
 const noUpstream = "no healthy upstream"
 
@@ -232,7 +305,7 @@ func unreached(r *simulate.Result) string {
 	}
 	text := cmp.Or(r.Reason, r.Closed)
 	if text == noUpstream {
-		return "no healthy endpoint in " + some(names)
+		return noEndpoint + " in " + some(names)
 	}
 	return text + " " + some(names)
 }

@@ -63,13 +63,19 @@ type Passage struct {
 	Objects []Source         `json:"objects"` // the objects that decided it
 	// Accepts is the mutual TLS mode at the port where the call arrives; empty for the caller's side.
 	Accepts string `json:"accepts,omitempty"`
+	// Principal is the caller's name in its certificate, as this proxy sees it; empty: it sees none.
+	Principal string `json:"principal,omitempty"`
+
+	call *simulate.Call
 }
 
 // Source is an object and what it decides.
 type Source struct {
-	Object  model.Key `json:"object"`
-	Origin  string    `json:"origin,omitempty"` // file and line, or the API server
-	Decides string    `json:"decides"`
+	Object model.Key `json:"object"`
+	Origin string    `json:"origin,omitempty"` // file and line, or the API server
+	// Field is the part of the object that decides: "spec.rules[0]". Origin has its line, if that is known.
+	Field   string `json:"field,omitempty"`
+	Decides string `json:"decides"`
 	// Error and Partly have the meaning of those of Explanation.
 	Error  *problem.Problem `json:"error,omitempty"`
 	Partly bool             `json:"partly,omitempty"`
@@ -102,9 +108,7 @@ func (x *Explainer) Why(c Call) (*Why, error) {
 	}
 	snap, p := x.Snapshot(), world.proxy
 	w := &Why{Now: time.Now(), From: p.String(), URL: u.String(), Gateway: p.Type == model.ProxyRouter}
-	if world.outstanding > 0 {
-		w.Notes = append(w.Notes, fmt.Sprintf("the proxy has not accepted %d of its resources yet and may still do something else: see 'moonsail proxies %s'", world.outstanding, model.CommandWord(p.String(), "PROXY")))
-	}
+	w.Notes = append(w.Notes, world.notes()...)
 	call, to := x.call(w, snap, world, u, c)
 	if w.Gateway {
 		w.enter(world, &call)
@@ -121,7 +125,7 @@ func (x *Explainer) Why(c Call) (*Why, error) {
 	if awaited := world.awaited(result); len(awaited) > 0 {
 		w.Notes = append(w.Notes, "the proxy gets these on demand and does not have them yet, so the call waits for them: "+strings.Join(awaited, ", "))
 	}
-	w.Outbound = &Passage{Proxy: p.String(), Result: result, Objects: x.sources(snap, world, result)}
+	w.Outbound = &Passage{Proxy: p.String(), Result: result, Objects: x.sources(snap, world, &call, result), Principal: call.Principal, call: &call}
 	x.follow(w, world, &call, c.Elsewhere)
 	x.unknown(w, snap, world, to, call.Direct)
 	return w, nil
@@ -275,6 +279,7 @@ func (x *Explainer) follow(w *Why, world *proxyWorld, call *simulate.Call, conne
 	defer func() { w.Verdict = ends.verdict() }()
 	r := w.Outbound.Result
 	if end := world.refused(w.Outbound); end != nil {
+		x.reason(world, w.Outbound, end)
 		ends.add(end)
 		return
 	}
@@ -306,6 +311,7 @@ func (x *Explainer) follow(w *Why, world *proxyWorld, call *simulate.Call, conne
 	for i := range r.Upstreams {
 		if u := &r.Upstreams[i]; !slices.ContainsFunc(u.Endpoints, func(e simulate.Endpoint) bool { return e.Percent > 0 }) {
 			end := withoutEndpoint(w.Outbound, u)
+			x.reason(world, w.Outbound, end)
 			end.Percent = rest * u.Percent / 100
 			ends.add(end)
 		}
@@ -320,7 +326,10 @@ func (x *Explainer) arrive(w *Why, h hop, from *model.Proxy, call *simulate.Call
 		w.Notes = append(w.Notes, fmt.Sprintf("the sidecar of %s: %v", h.endpoint.Address, err))
 	case passage != nil:
 		w.Inbound = append(w.Inbound, passage)
-		return sidecar.arrived(passage, h.upstream, h.endpoint, w.Outbound.Result.RouteConfig != "", w.From)
+		w.Notes = append(w.Notes, sidecar.notes()...)
+		end := sidecar.arrived(passage, h.upstream, h.endpoint, w.Outbound.Result.RouteConfig != "", w.From)
+		x.reason(sidecar, passage, end)
+		return end
 	default:
 		elsewhere.add(h.upstream, h.endpoint)
 	}
@@ -494,32 +503,32 @@ func (x *Explainer) inbound(r *simulate.Result, u *simulate.Upstream, e *simulat
 	if c.Direct && result.Listener == "" && p.Type != model.ProxyRouter {
 		return nil, nil, errNotBetween
 	}
-	passage := &Passage{Proxy: p.String(), Result: result, Objects: x.sources(snap, world, result)}
+	passage := &Passage{Proxy: p.String(), Result: result, Objects: x.sources(snap, world, &c, result), Principal: c.Principal, call: &c}
 	x.accepted(snap, world, e.Address, passage)
 	return passage, world, nil
 }
 
 // sources returns the objects that decided the part of a call in one proxy.
-func (x *Explainer) sources(snap *store.Snapshot, w *proxyWorld, r *simulate.Result) []Source {
-	s := &sourceList{snap: snap, errorOf: x.errorOf}
+func (x *Explainer) sources(snap *store.Snapshot, w *proxyWorld, call *simulate.Call, r *simulate.Result) []Source {
+	s := &sourceList{snap: snap, errorOf: x.errorOf, placeOf: x.placeOf}
 	if key, ok := x.Proxies.SidecarOf(w.proxy.ID); ok {
-		s.add(key, "what the proxy sees")
+		s.add(key, "what the proxy sees", "")
 	}
 	s.gateways(w, r)
 	s.decisions(r.Decisions)
-	s.path(r.RouteOrigin, strings.TrimSpace("route "+r.Route))
+	s.route(call, r)
 	for i := range r.Upstreams {
 		u := &r.Upstreams[i]
 		s.path(u.Origin, "policy of "+u.Cluster)
 		s.path(u.TLSOrigin, "TLS to "+u.Cluster)
 		for _, k := range w.madeFrom(resource.Cluster, u.Cluster, model.KindService, model.KindServiceEntry) {
 			if defines(snap.Get(k), model.Host(u.Service)) {
-				s.add(k, "cluster "+u.Cluster)
+				s.add(k, "cluster "+u.Cluster, "")
 			}
 		}
 		for _, k := range w.madeFrom(resource.Endpoints, u.Cluster, model.KindEndpointSlice) {
 			if slice, ok := snap.Get(k).(*model.EndpointSlice); ok && holdsAny(slice, u) {
-				s.add(k, "endpoints of "+u.Cluster)
+				s.add(k, "endpoints of "+u.Cluster, "")
 			}
 		}
 	}
@@ -530,17 +539,19 @@ func (x *Explainer) sources(snap *store.Snapshot, w *proxyWorld, r *simulate.Res
 type sourceList struct {
 	snap    *store.Snapshot
 	errorOf func(model.Key) (*problem.Problem, bool)
+	placeOf func(m *model.Meta, field string) string
 	list    []Source
 }
 
-func (s *sourceList) add(key model.Key, decides string) {
+// add adds an object, and the field that decides; empty: the whole object.
+func (s *sourceList) add(key model.Key, decides, field string) {
 	if slices.ContainsFunc(s.list, func(o Source) bool { return o.Object == key && o.Decides == decides }) {
 		return
 	}
-	o := Source{Object: key, Decides: decides}
+	o := Source{Object: key, Decides: decides, Field: field}
 	o.Error, o.Partly = s.errorOf(key)
 	if object := s.snap.Get(key); object != nil {
-		o.Origin = object.Metadata().Origin
+		o.Origin = s.placeOf(object.Metadata(), field)
 	}
 	s.list = append(s.list, o)
 }
@@ -549,8 +560,32 @@ func (s *sourceList) add(key model.Key, decides string) {
 func (s *sourceList) path(path, decides string) {
 	namespace, config, name, _ := resourcename.CutConfigPath(path)
 	if kind := model.KindOfConfig(config); kind != "" {
-		s.add(model.Key{Kind: kind, Namespace: namespace, Name: name}, decides)
+		s.add(model.Key{Kind: kind, Namespace: namespace, Name: name}, decides, "")
 	}
+}
+
+// route adds the object of the route that a request found, and its rule.
+func (s *sourceList) route(call *simulate.Call, r *simulate.Result) {
+	key, ok := keyOfPath(r.RouteOrigin)
+	if !ok {
+		return
+	}
+	decides := strings.TrimSpace("route " + r.Route)
+	if field := routeField(s.snap, key, call, r); field != "" {
+		s.add(key, decides+" by "+short(field), field)
+		return
+	}
+	s.add(key, decides, "")
+}
+
+// routeField returns the rule of a VirtualService that a request found: "spec.http[0]"; empty: it is not known.
+func routeField(snap *store.Snapshot, key model.Key, call *simulate.Call, r *simulate.Result) string {
+	if v, ok := snap.Get(key).(*model.VirtualService); ok {
+		if i := routeOf(v, call, r); i >= 0 {
+			return fieldOfRoute(i)
+		}
+	}
+	return ""
 }
 
 // ofKinds returns the members of a set that are of some kinds.

@@ -15,7 +15,8 @@ import (
 type proxyWorld struct {
 	simulate.World
 	proxy       *model.Proxy
-	outstanding int // resources that the proxy has not accepted yet
+	outstanding int      // resources that the proxy has not accepted yet
+	refuses     []string // of these, those that it refuses: "LDS virtualInbound"
 	made        map[resourceName]*model.Origins
 	onDemand    map[string]bool // clusters and route configurations that the proxy has not asked for yet
 }
@@ -56,6 +57,8 @@ func (w *proxyWorld) add(i *distribution.Intended) error {
 	case ledger.Has:
 	case ledger.NotSubscribed:
 		w.onDemand[i.Entry.Name] = true
+	case ledger.Refused:
+		w.refuses = append(w.refuses, i.Type.String()+" "+i.Entry.Name)
 	default:
 		w.outstanding++
 	}
@@ -65,6 +68,17 @@ func (w *proxyWorld) add(i *distribution.Intended) error {
 	}
 	w.Add(m)
 	return nil
+}
+
+// notes explain that the proxy may do something else, as it does not have all of its resources.
+func (w *proxyWorld) notes() (out []string) {
+	if len(w.refuses) > 0 {
+		out = append(out, fmt.Sprintf("%s refuses %s and keeps an earlier version, so it may do something else: see 'moonsail proxies %s'", w.proxy, some(w.refuses), model.CommandWord(w.proxy.String(), "PROXY")))
+	}
+	if w.outstanding > 0 {
+		out = append(out, fmt.Sprintf("%s has not accepted %d of its resources yet, so it may do something else: see 'moonsail proxies %s'", w.proxy, w.outstanding, model.CommandWord(w.proxy.String(), "PROXY")))
+	}
+	return out
 }
 
 // awaited returns the route configurations and clusters of a call that the proxy asks for first.

@@ -50,7 +50,7 @@ func Answer(r *simulate.Result) string {
 func decision(d *simulate.Decision) string {
 	switch {
 	case d.Policy != "":
-		return fmt.Sprintf("because of AuthorizationPolicy/%s, rule %d", d.Policy, d.Rule)
+		return fmt.Sprintf("because of AuthorizationPolicy/%s%s", d.Policy, d.RuleText())
 	case len(d.Among) > 0:
 		return "because no rule of " + strings.Join(d.Among, ", ") + " allows it"
 	case d.Cause != "":

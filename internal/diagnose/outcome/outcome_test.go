@@ -10,9 +10,9 @@ import (
 
 func TestDryRunPoliciesDecideNothing(t *testing.T) {
 	dry := simulate.Decision{Policy: "shop/dry", Refuses: true, DryRun: true}
-	real := simulate.Decision{Policy: "shop/real", Refuses: true}
+	real := simulate.Decision{Policy: "shop/real", Rule: new(0), Refuses: true}
 	r := &simulate.Result{Listener: "inbound", Decisions: []simulate.Decision{dry}}
 	require.Equal(t, "accepts", Answer(r))
 	r.Status, r.Decisions = 403, append(r.Decisions, real)
-	require.Equal(t, "answers 403, because of AuthorizationPolicy/shop/real, rule 0", Answer(r))
+	require.Equal(t, "answers 403, because of AuthorizationPolicy/shop/real, rules[0]", Answer(r))
 }

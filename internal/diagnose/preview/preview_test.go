@@ -131,7 +131,7 @@ spec:
 		},
 		"a policy": {
 			shop(all), shop(all, deny),
-			[]string{host + " server: accepts -> answers 403, because of AuthorizationPolicy/shop/deny, rule 0"}, 4, 2,
+			[]string{host + " server: accepts -> answers 403, because of AuthorizationPolicy/shop/deny, rules[0]"}, 4, 2,
 		},
 		"a route beside a dry-run policy": {
 			shop(all), shop(strings.Replace(all, "http: [{", "http: [{timeout: 5s, ", 1), strings.Replace(deny, "name: deny,", `name: deny, annotations: {istio.io/dry-run: "true"},`, 1)),

@@ -36,10 +36,10 @@ const (
 type Decision struct {
 	// Action is Istio's action: ALLOW, DENY, AUDIT or CUSTOM. It is JWT if a token is wrong.
 	Action string `yaml:"action" json:"action"`
-	// Policy is the "namespace/name" of the policy that matches the call, by its rule with that number;
-	// empty: none matches.
+	// Policy is the "namespace/name" of the policy that matches the call; empty: none matches.
 	Policy string `yaml:"policy,omitempty" json:"policy,omitempty"`
-	Rule   int    `yaml:"rule" json:"rule"`
+	// Rule is the index of the policy's rule that matches, from 0; nil: none matches.
+	Rule *int `yaml:"rule,omitempty" json:"rule,omitempty"`
 	// Among are the policies of which one would have to match, and none does.
 	Among   []string `yaml:"among,omitempty" json:"among,omitempty"`
 	Refuses bool     `yaml:"refuses,omitempty" json:"refuses,omitempty"`
@@ -68,7 +68,9 @@ func (d Decision) named(policy string) Decision {
 	d.Policy = policy
 	if m := istioPolicy.FindStringSubmatch(policy); m != nil {
 		d.Policy = m[1] + "/" + m[2]
-		d.Rule, _ = strconv.Atoi(m[3])
+		if n, err := strconv.Atoi(m[3]); err == nil {
+			d.Rule = new(n)
+		}
 	}
 	return d
 }
@@ -144,6 +146,14 @@ func (r *Result) note(rules *rbacv3.RBAC, policy string, passes, dryRun bool) {
 		}
 	}
 	r.Decisions = append(r.Decisions, d)
+}
+
+// RuleText returns ", rules[0]", or nothing if no rule matches.
+func (d *Decision) RuleText() string {
+	if d.Rule == nil {
+		return ""
+	}
+	return fmt.Sprintf(", rules[%d]", *d.Rule)
 }
 
 // asked notes that an authorizer is asked, if the filter applies to the call. refused is set if the cluster

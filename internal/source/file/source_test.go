@@ -39,6 +39,18 @@ func TestInitialLoadIsOneBatchThenSynced(t *testing.T) {
 	require.NotEmpty(t, o.Metadata().ResourceVersion)
 }
 
+// TestPlaceOfAField checks that the line of a field is found, unless the file has another version of the object.
+func TestPlaceOfAField(t *testing.T) {
+	f := start(t, map[string]string{"a.yaml": docs(ns("a", "v1"), ns("b", "v1"))})
+	f.becomes("a=v1 b=v1")
+	b := f.state[model.Key{Kind: model.KindNamespace, Name: "b"}].Metadata()
+	require.Equal(t, f.path("a.yaml")+":7", f.src.Place(b, ""))
+	require.Equal(t, f.path("a.yaml")+":11", f.src.Place(b, "metadata.labels.v"))
+	require.Empty(t, f.src.Place(&model.Meta{Key: b.Key, Origin: "kubernetes", ResourceVersion: "1"}, ""))
+	f.replace("a.yaml", docs(ns("a", "v1"), ns("b", "v2")))
+	require.Empty(t, f.src.Place(b, "metadata.labels.v"))
+}
+
 // TestNothingOlderThanTheLoadIsServed checks that files which change while the first ones are read are read before Synced.
 func TestNothingOlderThanTheLoadIsServed(t *testing.T) {
 	f := prepare(t, map[string]string{"a.yaml": ns("a", "v1"), "b.yaml": ns("b", "v1"), "c.yaml": ns("c", "v1")})
