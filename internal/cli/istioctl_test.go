@@ -31,7 +31,8 @@ func TestIstioctlNames(t *testing.T) {
 		{[]string{"validate"}, 2, "--filename is missing: use 'moonsail validate -f FILE'"},
 		{[]string{"kube-inject", "--help"}, 0, "moonsail inject -f FILE"},
 		{[]string{"x", "precheck", "--help"}, 0, "Check a cluster before an installation"},
-		{[]string{"x", "authz", "check", "web-1.shop"}, 2, "use 'moonsail why FROM TO'"},
+		{[]string{"authz", "check", "web-1.shop"}, 2, "use 'moonsail experimental authz check PROXY'"},
+		{[]string{"x", "authz"}, 0, "moonsail experimental authz [command]"},
 		{[]string{"x", "check-inject", "-n", "shop"}, 2, "use 'moonsail inject -f FILE'"},
 		{[]string{"x", "injector", "list"}, 2, "use 'moonsail tag list'"},
 		{[]string{"admin", "log"}, 2, "use --log-level of 'moonsail serve'"},
@@ -82,7 +83,7 @@ func pagesOf(t *testing.T) string {
 				_, _ = w.Write([]byte("Proxy not connected to this Pilot instance. It may be connected to another instance.\n"))
 				return
 			}
-			if rest, ok := strings.CutPrefix(strings.Replace(r.URL.Path, "/why/", "/proxies/", 1), "/debug/proxies/"); ok {
+			if rest, ok := strings.CutPrefix(strings.NewReplacer("/why/", "/proxies/", "/policies/", "/proxies/").Replace(r.URL.Path), "/debug/proxies/"); ok {
 				proxy, _, _ := strings.Cut(rest, "/")
 				fmt.Fprintf(w, `{"error":"proxy \"%s\" is not connected","next":"see 'moonsail proxies' for connected proxies","page":"/debug/proxies"}`, proxy)
 				return

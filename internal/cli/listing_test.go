@@ -24,7 +24,7 @@ var notListing = []struct {
 		"proxy-config routes", "proxy-config secrets",
 	}, []string{"-A"}},
 	{"about one proxy; its rows are no list", []string{"proxy-config bootstrap", "proxy-config rootca-compare"}, []string{"-A", "wide", "name"}},
-	{"describes one Pod or Service", []string{"experimental describe"}, []string{"-A", "wide", "name"}},
+	{"describes one Pod or Service", []string{"experimental authz check", "experimental describe"}, []string{"-A", "wide", "name"}},
 	{"one object, call or profile", []string{"explain", "experimental wait", "wait", "why", "profile"}, []string{"-A", "wide", "name", "jsonpath"}},
 	{"about the mesh or the control plane", []string{"profile control-plane", "doctor", "version", "experimental version", "compare"}, []string{"-n", "-A", "wide", "name", "jsonpath"}},
 	{"messages, which -o json, github and sarif give to programs", []string{"analyze", "validate"}, []string{"wide", "name", "jsonpath"}},

@@ -22,9 +22,9 @@ func TestKubectlPlugin(t *testing.T) {
 
 	root = NewRootCommand()
 	asPlugin(root, []string{"kubectl-moonsail"})
-	status, _, errOut = clitest.Run(t, root, "experimental", "authz", "check", "web-1.shop")
+	status, _, errOut = clitest.Run(t, root, "authz", "check", "web-1.shop")
 	require.Equal(t, 2, status)
-	require.Contains(t, errOut, "error: authz: a command of istioctl only\n  next:  use 'kubectl moonsail why FROM TO'")
+	require.Contains(t, errOut, "error: authz: a command of istioctl only\n  next:  use 'kubectl moonsail experimental authz check PROXY'")
 }
 
 // TestPluginCompletion checks the program that kubectl runs to complete arguments.

@@ -38,7 +38,7 @@ func newExperimentalCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
-		inspect.NewDescribeCommand(), inspect.NewInternalDebugCommand(), inspect.NewEnvoyStatsCommand(), inspect.NewIstioWaitCommand(),
+		inspect.NewAuthzCommand(), inspect.NewDescribeCommand(), inspect.NewInternalDebugCommand(), inspect.NewEnvoyStatsCommand(), inspect.NewIstioWaitCommand(),
 		hidden(inspect.NewProxyStatusCommand()), hidden(inspect.NewVersionCommand()), hidden(install.NewPrecheckCommand()),
 	)
 	for _, r := range refusedExperimental {
@@ -72,13 +72,12 @@ var refused = []refusal{
 	{"create-remote-secret", nil, oneCluster},
 	{"remote-clusters", nil, oneCluster},
 	{"verify-install", nil, "use 'moonsail precheck', or 'moonsail install --dry-run' to compare an installation with its charts"},
-	{"authz", nil, "use 'moonsail why FROM TO', which has the policies that decide a call"},
+	{"authz", nil, "use 'moonsail experimental authz check PROXY', or 'moonsail why FROM TO' for one call"},
 	{"operator", nil, "use 'moonsail install' and 'moonsail upgrade'"},
 	{"options", nil, "use 'moonsail COMMAND --help': each command has its own flags"},
 }
 
 var refusedExperimental = []refusal{
-	{"authz", nil, "use 'moonsail why FROM TO', which has the policies that decide a call"},
 	{"metrics", []string{"m"}, "query the metric istio_requests_total in Prometheus, or open 'moonsail dashboard'"},
 	{"check-inject", nil, "use 'moonsail inject -f FILE', which reports the objects without a sidecar and the reasons, or 'moonsail analyze'"},
 	{"injector", nil, "use 'moonsail tag list', which has revisions, tags, and the namespaces that use them"},

@@ -66,6 +66,15 @@ func (h *handler) config(w http.ResponseWriter, r *http.Request) {
 	answer(w, c, err)
 }
 
+func (h *handler) policies(w http.ResponseWriter, r *http.Request) {
+	if h.stages.Explain == nil {
+		absent(w, "proxies")
+		return
+	}
+	p, err := h.stages.Explain.Policies(r.PathValue("id"))
+	answer(w, p, err)
+}
+
 func (h *handler) why(w http.ResponseWriter, r *http.Request) {
 	if h.stages.Explain == nil {
 		absent(w, "proxies")

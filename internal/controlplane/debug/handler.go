@@ -92,6 +92,7 @@ func (h *handler) ownPages() []page {
 		{"/debug/proxies", "connected proxies of all control planes, with their state by resource type, and those that have disconnected and may still run; ?local only of this one, ?disconnected only the latter", h.proxies},
 		{"/debug/proxies/{id}", "details of one proxy, by node ID or name.namespace, also if it has disconnected; ?local only if it is connected to this control plane", h.proxy},
 		{"/debug/proxies/{id}/config/{section}", "what a proxy should have (listeners, routes, clusters, endpoints, secrets, extensions or all), and what it ACKed; ?full with the resources", h.config},
+		{"/debug/policies/{id}", "the authorization policies in force at a proxy with their rules in words, and its mutual TLS modes", h.policies},
 		{"/debug/proxies/{id}/envoy/{page}", "what a proxy's Envoy has, from its agent: in-use, config_dump, clusters, listeners, stats, server_info, logging, workers, identity or logs", h.envoy},
 		{"/debug/in-use/{key...}", "whether Envoys use an object's last change: asks some that ACKed it; ?max= number", h.inUse},
 		{"/debug/explain/{key...}", "an object's last change (VirtualService/shop/reviews) with its stages, and the proxies of all control planes that do not have it; ?all every proxy, ?max= number, ?within= time limit for other control planes, ?local only of this one", h.explain},
