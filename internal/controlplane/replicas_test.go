@@ -177,6 +177,16 @@ func TestListsAllProxies(t *testing.T) {
 func TestMovedProxiesAreNotDisconnected(t *testing.T) {
 	m := newMesh(t)
 	first, second := m.add(), m.add()
+	const pod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: web-1, namespace: shop}
+spec: {serviceAccountName: web}
+status: {podIP: 10.1.0.1, phase: Running}
+`
+	for _, dir := range m.dirs {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "web.yaml"), []byte(pod), 0o600))
+	}
 	first.connect("web-1", "10.1.0.1", "10.1.1.1", "10.1.1.2").cancel()
 	before := first.explains("?local", func(e *explain.Explanation) bool { return e.Exists }).ResourceVersion
 	m.move(0, "10.1.1.3")
