@@ -228,7 +228,7 @@ func problemLine(s terminal.Style, p problem.Problem) string {
 	if p.Field != "" {
 		line += s.Dim(p.Field) + ": "
 	}
-	return line + p.Message + s.Dim(" ["+string(p.Code)+"]")
+	return line + terminal.Escape(p.Message) + s.Dim(" ["+string(p.Code)+"]")
 }
 
 // read names what was read.
