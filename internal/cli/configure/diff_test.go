@@ -51,9 +51,9 @@ func TestDiff(t *testing.T) {
 	status, out, _ = moonsail(t, "diff", shopDir, "-f", "../../../examples/canary", "-o", "github")
 	require.Equal(t, terminal.ExitFailed, status)
 	require.True(t, strings.HasPrefix(out, "### moonsail diff: changes 16 calls\n\n16 calls tried: 16 decided differently. 8 of 8 proxies "), out)
-	require.Contains(t, out, "- created `VirtualService/shop/reviews` (examples/canary/reviews.yaml:2)\n")
+	require.Contains(t, out, "- created `VirtualService/shop/reviews` (`examples/canary/reviews.yaml:2`)\n")
 	require.Contains(t, out, ", ratings.shop, reviews-v1.shop, reviews-v2.shop, reviews-v3.shop, shopper.shop`: 8 calls | ", "up to ten callers are listed")
-	require.Contains(t, out, "| destination | `reviews.shop.svc.cluster.local:8080` | `v1 90%, v2 10%` |\n")
+	require.Contains(t, out, "| `destination` | `reviews.shop.svc.cluster.local:8080` | `v1 90%, v2 10%` |\n")
 	_, out, _ = moonsail(t, "diff", shopDir, shopDir, "-o", "github")
 	require.True(t, strings.HasPrefix(out, "### moonsail diff: no call is decided differently\n"), out)
 }
@@ -223,7 +223,7 @@ func TestDirectoryOfAControlPlane(t *testing.T) {
 				_, out, errOut = moonsail(t, "diff", "-f", "../../../examples/canary", "-o", format)
 				want := tc.diffs
 				if name == "its directory" && format == "github" { // a public comment has no addresses, and no directories of this machine
-					want = "compared with examples/shop, the directory of a control plane\n"
+					want = "compared with `examples/shop, the directory of a control plane`\n"
 					require.NotContains(t, out, dir)
 				}
 				require.Contains(t, out+errOut, want)
@@ -509,5 +509,34 @@ func TestDiffOfWrongInput(t *testing.T) {
 			require.Empty(t, out)
 			require.Contains(t, errOut, tc.want)
 		})
+	}
+}
+
+// TestDiffCommentOfForeignText checks that nothing of an object is Markdown in the comment on a pull request.
+func TestDiffCommentOfForeignText(t *testing.T) {
+	dir := t.TempDir()
+	change := filepath.Join(dir, "change.yaml")
+	require.NoError(t, os.WriteFile(change, []byte(`apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: p, namespace: shop}
+spec:
+  action: DENY
+  rules:
+  - when: [{key: "request.headers[x]", values: ["a\\|b`+"`"+`\r\r# LGTM\r\r![x](https://example.com/x.png)\r"]}]
+    to: [{operation: {paths: ["/a", "![x](https://example.com/y.png)"]}}]
+`), 0o600))
+	_, out, errOut := moonsail(t, "diff", "../../../examples/shop", "-f", change, "-o", "github")
+	require.Contains(t, out, "LGTM", errOut)
+	require.NotContains(t, out, "\r")
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "| ") {
+			require.NotContains(t, line, `\\|`, "the backslash before a bar frees it")
+		}
+		parts := strings.Split(line, "`")
+		require.Equal(t, 1, len(parts)%2, "code ends in its line: %s", line)
+		for i := 0; i < len(parts); i += 2 {
+			require.NotContains(t, parts[i], "![x]", line)
+			require.NotContains(t, parts[i], "LGTM", line)
+		}
 	}
 }

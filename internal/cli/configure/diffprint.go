@@ -173,9 +173,9 @@ func printDiffComment(w io.Writer, r *preview.Report) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### moonsail diff: %s\n\n%s. %s.\n", verdictText(r), callsText(r), strings.Join(append([]string{sentText(r)}, populationText(r)...), "; "))
 	for _, o := range r.Objects {
-		fmt.Fprintf(&b, "- %s `%s`", o.Operation, userKey(o.Object))
+		fmt.Fprintf(&b, "- %s %s", o.Operation, verbatim(userKey(o.Object).String()))
 		if o.Origin != "" && o.Operation != "deleted" {
-			fmt.Fprintf(&b, " (%s)", o.Origin)
+			fmt.Fprintf(&b, " (%s)", verbatim(o.Origin))
 		}
 		b.WriteByte('\n')
 	}
@@ -188,26 +188,31 @@ func printDiffComment(w io.Writer, r *preview.Report) error {
 			if i > 0 {
 				calls, from = "", ""
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", calls, from, c.What, cell(c.Before), cell(c.After))
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", calls, from, cell(c.What), cell(c.Before), cell(c.After))
 		}
 	}
 	for _, text := range undecidedTexts(r.Undecided) {
-		fmt.Fprintf(&b, "\n> undecided: %s\n", text)
+		fmt.Fprintf(&b, "\n> undecided: %s\n", verbatim(text))
 	}
 	for _, p := range r.Problems {
-		fmt.Fprintf(&b, "\n> new: %s\n", problemLine(terminal.Style{}, p))
+		fmt.Fprintf(&b, "\n> new: %s\n", verbatim(problemLine(terminal.Style{}, p)))
 	}
 	if r.Source != "" {
-		fmt.Fprintf(&b, "\n> compared with %s\n", r.Source)
+		fmt.Fprintf(&b, "\n> compared with %s\n", verbatim(r.Source))
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintf(&b, "\n> %s\n", n)
+		fmt.Fprintf(&b, "\n> %s\n", verbatim(n))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// cell returns text as code in a cell of a Markdown table.
+// cell returns text as code in a cell of a Markdown table. A backslash before a bar would let the bar end the cell.
 func cell(text string) string {
-	return "`" + strings.NewReplacer("|", "\\|", "`", "'", "\n", " ").Replace(text) + "`"
+	return verbatim(strings.NewReplacer(`\|`, `\ \|`, "|", `\|`).Replace(text))
+}
+
+// verbatim returns text that comes from elsewhere as code of one line: nothing in it is Markdown, such as a link or an image.
+func verbatim(text string) string {
+	return "`" + strings.ReplaceAll(terminal.Escape(text), "`", "'") + "`"
 }
