@@ -75,8 +75,8 @@ func TestConfigAndWhyDuringFaults(t *testing.T) {
 
 	// Cut off: nothing is known about the proxy.
 	faulty.cut()
-	a.says(clusters(faulty), "is not connected")
-	a.says(why(faulty), "is not connected")
+	a.says(clusters(faulty), "is disconnected, since")
+	a.says(why(faulty), "is disconnected, since")
 
 	// The API server does not answer: what arrived before is known.
 	c.Pause(t)

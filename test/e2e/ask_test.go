@@ -47,7 +47,11 @@ func (m *mesh) explained(object string, as func(*explain.Explanation) bool) *exp
 	e, text := &explain.Explanation{}, ""
 	eventually(m.t, "explain "+object+" tells the truth", func() bool {
 		var status int
-		status, text = m.ask("explain", object, "-n", "shop", "-o", "json")
+		args := []string{"explain", object, "-o", "json"}
+		if strings.Count(object, "/") == 1 {
+			args = append(args, "-n", "shop")
+		}
+		status, text = m.ask(args...)
 		e = &explain.Explanation{}
 		return status == 0 && json.Unmarshal([]byte(text), e) == nil && as(e)
 	}, func() string { return text })
@@ -117,6 +121,8 @@ func askWhileFaultsAreOn(t *testing.T, sotw bool) {
 
 	// Cut off: its stream has ended, and it has not reconnected.
 	m.explained("dr/other", func(e *explain.Explanation) bool { return e.Operation == "deleted" && e.Counts.Behind == 0 })
+	m.write("pod.yaml", fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: stopped, namespace: shop}\nstatus: {podIP: %s, phase: Running}", stopped.ip))
+	m.explained("pod/stopped", func(e *explain.Explanation) bool { return e.Exists && e.Everywhere() })
 	stopped.process.Kill()
 	eventually(t, "it is gone", func() bool { return m.proxy("stopped") == nil }, nil)
 	m.write("routes.yaml", routes("web", to("other")))
@@ -153,7 +159,7 @@ func requireReason(t *testing.T, m *mesh, to *app) {
 	require.Regexp(t, `(?m)^  route +\(unnamed\)  VirtualService/shop/web$`, out)
 	require.Regexp(t, `(?m)^  cluster +outbound\|15080\|\|other\.shop\.svc\.cluster\.local  100 %$`, out)
 	require.Regexp(t, `(?m)^    endpoint +`+fmt.Sprintf("%s:%d", to.ip, to.port)+`  100 %$`, out)
-	require.Contains(t, out, "    VirtualService/shop/web: route  "+filepath.Join(m.dir, "routes.yaml")+":1\n")
+	require.Contains(t, out, "    VirtualService/shop/web: route by http[0]  "+filepath.Join(m.dir, "routes.yaml")+":7\n")
 	require.Contains(t, out, "    Sidecar/shop/healthy: what the proxy sees  ")
 	require.Contains(t, out, "    Service/shop/other: cluster outbound|15080||other.shop.svc.cluster.local  ")
 	status, out = m.ask("why", "healthy.shop", "http://nowhere.example/")
