@@ -51,7 +51,7 @@ func (c *ControlPlane) completeNamespace(cmd *cobra.Command, _ []string, _ strin
 	return slices.Sorted(maps.Keys(known)), cobra.ShellCompDirectiveNoFileComp
 }
 
-// noteUnknown adds a note if the control plane knows nothing in a namespace. As in kubectl, that is no error.
+// noteUnknown adds a note if the control plane has no object in a namespace. It is not an error, as in kubectl.
 func (c *ControlPlane) noteUnknown(ctx context.Context, namespace string) {
 	if namespace == "" {
 		return

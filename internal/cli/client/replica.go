@@ -42,7 +42,7 @@ func (c *ControlPlane) replicaAt(address string) *Replica {
 	if strings.Contains(address, "://") {
 		base = strings.TrimSuffix(address, "/")
 	}
-	// An answer that leads elsewhere is no debug page. The client would send the token there, perhaps in plain text.
+	// Debug pages do not redirect. A client that followed a redirect would send the token to its target, perhaps in plain text.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Replica{Name: terminal.WithoutPassword(address), plane: c, base: base, http: &c.http}
 }

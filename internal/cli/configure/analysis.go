@@ -71,7 +71,7 @@ func (f *analyzeFlags) analyzeFiles(stdin []byte, paths []string, s selection) (
 // annotates reports whether the output annotates lines of a change.
 func (f *analyzeFlags) annotates() bool { return f.out.Is(formatGitHub) || f.out.Is(formatSARIF) }
 
-// added returns the problems that a change adds, and all of its own files.
+// added returns the problems that a change adds, and all problems in the files of the change.
 func (f *analyzeFlags) added(all problem.List, stdin []byte, paths []string) (problem.List, error) {
 	tree, err := f.readFiles(stdin, paths, nil)
 	if err != nil {

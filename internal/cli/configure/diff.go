@@ -50,10 +50,9 @@ const (
 calls would be decided differently. A call goes through the caller's proxy and through the sidecars
 of the servers, with the configuration before and after the change. Nothing is written.
 
-The configuration before the change is OLD, a directory or file of YAML. Without OLD it is the
-directory of the control plane at --address, or that of the cluster of --kubeconfig or of kubectl's
-current one, which the command only reads. If there is no cluster, it is the directory of the control
-plane on this machine. The configuration after the change is NEW, or that before with the objects of
+The configuration before the change is OLD, a directory or file of YAML. Without OLD the command reads
+the first of these: the directory of the control plane at --address, the cluster of --kubeconfig or
+kubectl's current one, the directory of the control plane on this machine. The configuration after the change is NEW, or that before with the objects of
 CHANGE. With --delete the objects of CHANGE are removed.
 
 With --server-side, the API server applies the objects of CHANGE with a dry run, as

@@ -234,7 +234,7 @@ func TestDirectoryOfAControlPlane(t *testing.T) {
 
 // TestSourceAtAnAddress checks that --address reads the directory of a control plane on this machine, and nothing in its place.
 func TestSourceAtAnAddress(t *testing.T) {
-	t.Setenv("KUBECONFIG", cluster(t)) // a cluster that nobody asks for
+	t.Setenv("KUBECONFIG", cluster(t)) // the command does not read it
 	change := filepath.Join(t.TempDir(), "change.yaml")
 	require.NoError(t, os.WriteFile(change, []byte(goodYAML), 0o600))
 	many := t.TempDir()

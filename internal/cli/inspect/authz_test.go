@@ -22,7 +22,7 @@ func TestPrintPolicies(t *testing.T) {
 			{Object: policy("ask"), Action: model.AuthorizeCustom, Provider: "opa", DryRun: true, Rules: []explain.PolicyRule{{Field: "spec.rules[0]", Origin: "p.yaml:7", Calls: "any call"}}},
 			{Object: policy("none"), Origin: "p.yaml:12", Action: model.AuthorizeAllow},
 		},
-		Default:   explain.PolicyDefault{Refused: true, Reason: "there are policies with action ALLOW"},
+		Default:   explain.PolicyDefault{Refused: true, Reason: "a policy has the action ALLOW"},
 		MutualTLS: []explain.MutualTLSMode{{Port: 9080, Mode: model.MTLSStrict, Objects: []model.Key{{Kind: model.KindPeerAuthentication, Namespace: "shop", Name: "default"}}}, {Mode: model.MTLSPermissive}},
 	}))
 	require.Equal(t, `ratings-1.shop, service account ratings
@@ -30,7 +30,7 @@ func TestPrintPolicies(t *testing.T) {
 ACTION                  POLICY     RULE      MATCHES                   WHERE
 CUSTOM (opa) (dry run)  shop/ask   rules[0]  any call                  p.yaml:7
 ALLOW                   shop/none  -         no call: it has no rules  p.yaml:12
-all other calls are refused: there are policies with action ALLOW
+all other calls are refused: a policy has the action ALLOW
 
 PORT    MUTUAL TLS  DECIDED BY
 9080    STRICT      PeerAuthentication/shop/default

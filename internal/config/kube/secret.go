@@ -123,7 +123,7 @@ func keyPair(out *model.Secret, data map[string]string) {
 	out.Problem = missingPair(data)
 }
 
-// missingPair returns why there is no certificate with its key.
+// missingPair returns which part of the certificate or its key is missing or empty.
 func missingPair(data map[string]string) string {
 	for _, f := range keyPairFields {
 		var empty, missing []string

@@ -112,7 +112,7 @@ func (r *redactor) sdsSecret(o map[string]any) any {
 	return o
 }
 
-// allButCertificates removes private keys and all else that is no certificate.
+// allButCertificates redacts all strings except certificates and paths. Private keys are among them.
 func (r *redactor) allButCertificates(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

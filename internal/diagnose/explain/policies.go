@@ -102,9 +102,9 @@ func (x *Explainer) inForce(p *model.AuthorizationPolicy) PolicyInForce {
 // defaultOf returns what becomes of calls that no rule matches.
 func defaultOf(list []PolicyInForce) PolicyDefault {
 	if slices.ContainsFunc(list, func(p PolicyInForce) bool { return p.Action == model.AuthorizeAllow && !p.DryRun }) {
-		return PolicyDefault{true, "there are policies with action ALLOW"}
+		return PolicyDefault{true, "a policy has the action ALLOW"}
 	}
-	return PolicyDefault{false, "there is no policy with action ALLOW"}
+	return PolicyDefault{false, "no policy has the action ALLOW"}
 }
 
 // mutualTLSModes returns the modes of ports, and that of all others.
@@ -127,7 +127,7 @@ func mutualTLSModes(root string, policies []*model.PeerAuthentication, ports []u
 	return out
 }
 
-// String returns "refused: there are policies with action ALLOW".
+// String returns "refused: a policy has the action ALLOW".
 func (d PolicyDefault) String() string {
 	return fmt.Sprintf("%s: %s", map[bool]string{true: "refused", false: "allowed"}[d.Refused], d.Reason)
 }

@@ -33,7 +33,7 @@ func TestPoliciesInForce(t *testing.T) {
 			{"spec.rules[1]", "readers.yaml:1 spec.rules[1]", "any call"},
 		}},
 	}, p.Policies)
-	require.Equal(t, "refused: there are policies with action ALLOW", p.Default.String())
+	require.Equal(t, "refused: a policy has the action ALLOW", p.Default.String())
 	peer := []model.Key{keyOf("PeerAuthentication/shop/default")}
 	require.Equal(t, []MutualTLSMode{{80, model.MTLSStrict, peer}, {9000, model.MTLSDisable, peer}, {0, model.MTLSStrict, peer}}, p.MutualTLS)
 	_, err = (&Explainer{Snapshot: w.store.Snapshot, Proxies: proxies}).Policies("gone")

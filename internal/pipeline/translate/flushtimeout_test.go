@@ -11,7 +11,7 @@ import (
 )
 
 // TestFlushTimeout checks how long a client of HTTP/2 may leave the end of a response in the proxy's memory
-// (CVE-2020-12604). Envoy uses the stream idle timeout if there is no flush timeout.
+// (CVE-2020-12604). Without a flush timeout, Envoy uses the stream idle timeout.
 func TestFlushTimeout(t *testing.T) {
 	idle := func(d time.Duration) *model.ConnectionSettings {
 		return &model.ConnectionSettings{StreamIdleTimeout: &d}

@@ -66,11 +66,11 @@ type Options struct {
 	Shallow bool      // leave out the folders inside of directories
 	// Change are directories and files whose objects replace those of the others, as 'kubectl apply' does.
 	Change []string
-	// Bounded: nobody named the paths. They may have at most MaxFiles files and directories, and MaxBytes of text.
+	// Bounded limits the paths to MaxFiles files and directories, and MaxBytes of text. It is for paths that the user did not name.
 	Bounded bool
 }
 
-// Bounds of a tree that nobody named.
+// Limits of a tree that is Bounded.
 const (
 	MaxFiles = 5000
 	MaxBytes = 64 << 20

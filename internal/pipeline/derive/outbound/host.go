@@ -266,9 +266,9 @@ func useEgress(r *index.Reader, e *index.Egress) {
 	}
 }
 
-// routesOnly serves a host of virtual services at ports where it is no service. These are, as in Istio, port 80, and each port
-// for requests of a service that the same virtual service names. A host that is no service gets the ports of wildcard services that
-// include it, too. An egress listener with a port serves that port only.
+// routesOnly serves a host of virtual services at ports that no service of the host has. As in Istio, these are port 80 and the HTTP
+// ports of services that the same virtual service names. A host without a service also gets the ports of wildcard services that
+// include it. An egress listener with a port serves that port only.
 func routesOnly(r *index.Reader, e *index.Egress, h model.Host, svc *model.Service, routes []*model.VirtualService, out *Result) {
 	mark, ports := r.Mark(), routedPorts{}
 	useEgress(r, e)
