@@ -104,10 +104,11 @@ func (c *ControlPlane) ResolveProxy(ctx context.Context, name string) (string, e
 	if known != "" {
 		return known, nil
 	}
-	owners, err := c.workloadProxies(ctx)
+	find := c.workloadProxies
 	if t == typeService {
-		owners, err = c.serviceProxies(ctx)
+		find = c.serviceProxies
 	}
+	owners, err := find(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -86,7 +86,7 @@ func (f *analyzeFlags) added(all problem.List, stdin []byte, paths []string) (pr
 func inside(paths []string, name string) bool {
 	return slices.ContainsFunc(paths, func(p string) bool {
 		rel, err := filepath.Rel(p, name)
-		return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+		return err == nil && filepath.IsLocal(rel)
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
@@ -56,7 +55,7 @@ func (f *diffFlags) applyOnServer(ctx context.Context, change *diffSide) error {
 		}
 		text.WriteString("---\n" + string(content) + "\n")
 	}
-	made, err := file.AnalyzeAll(config.Decoder{Domain: f.domain, DefaultNamespace: f.namespace, Revision: f.plane.Revision()}, &text, file.Stdin)
+	made, err := file.AnalyzeAll(f.decoder(), &text, file.Stdin)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package configure
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/source/file"
@@ -21,7 +22,7 @@ func (f *diffFlags) unread(before *diffSide, change *file.Tree, dir string) (not
 			wrong = append(wrong, p)
 		}
 	}
-	if dir != "" && change != nil {
+	if dir != "" && change != nil && len(wrong) > 0 {
 		if err := f.unknownBefore(wrong, change, dir); err != nil {
 			return nil, err
 		}
@@ -50,11 +51,7 @@ func (f *diffFlags) unknownBefore(wrong problem.List, change *file.Tree, dir str
 		return unreadable(f.change, err)
 	}
 	for _, p := range wrong {
-		replaced := change.Has(p.Object)
-		for _, path := range merged.Replaced {
-			replaced = replaced || path == p.File
-		}
-		if replaced {
+		if change.Has(p.Object) || slices.Contains(merged.Replaced, p.File) {
 			return &terminal.UserError{
 				What:  "the state before the change is not known: the control plane keeps the previous object in force, and the file does not have it any more",
 				Where: p.Where(), Err: fmt.Errorf("%s", p.Message),

@@ -52,7 +52,7 @@ func published(name string) string {
 		path = filepath.Join(real, filepath.Base(path))
 	}
 	rel, err := filepath.Rel(cmp.Or(repository(here), here), path)
-	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+	if err != nil || !filepath.IsLocal(rel) {
 		return name
 	}
 	return filepath.ToSlash(rel)

@@ -242,22 +242,15 @@ func (f *changesFlags) print(w io.Writer, list *changeList) error {
 	for _, c := range f.rows(list) {
 		row := changeRow(style, &c, list.Now)
 		if f.out.IsWide() {
-			row = append(row, disconnectedNames(c.Disconnected))
+			row = append(row, terminal.OrDash(firstNames(c.Disconnected, mostDisconnected)))
 		}
 		t.Row(row...)
 	}
 	return t.Write(w)
 }
 
-// disconnectedNames returns the first names of a list.
-func disconnectedNames(names []string) string {
-	const most = 3
-	text := strings.Join(names[:min(most, len(names))], ", ")
-	if more := len(names) - most; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return terminal.OrDash(text)
-}
+// mostDisconnected bounds the names of disconnected proxies in the row of a change.
+const mostDisconnected = 3
 
 // none is the text of an empty list.
 func (f *changesFlags) none() string {

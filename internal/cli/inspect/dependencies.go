@@ -429,14 +429,17 @@ func mutualText(s terminal.Style, m *dependencies.Measured) string {
 
 // failuresText lists the kinds of failures with their numbers, the most frequent first.
 func failuresText(m *dependencies.Measured) string {
-	if m == nil || len(m.Failures) == 0 {
+	if m == nil {
 		return "-"
 	}
-	var out []string
+	return terminal.OrDash(strings.Join(failureTexts(m), ", "))
+}
+
+func failureTexts(m *dependencies.Measured) (out []string) {
 	for _, kind := range m.Kinds() {
 		out = append(out, fmt.Sprintf("%s (%.0f)", kind, m.Failures[kind]))
 	}
-	return strings.Join(out, ", ")
+	return out
 }
 
 // since returns an age with at most two units: 12s, 5m, 3h20m, 4d2h.

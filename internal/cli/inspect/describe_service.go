@@ -174,7 +174,7 @@ func (d *serviceDescription) print(w io.Writer) error {
 		return err
 	}
 	if len(d.Pods) > 0 {
-		fmt.Fprintf(w, "   Pods: %s\n", shortList(d.Pods))
+		fmt.Fprintf(w, "   Pods: %s\n", firstNames(d.Pods, maxDescribedPods))
 	} else {
 		fmt.Fprintln(w, "   Pods: none with a connected sidecar")
 	}
@@ -203,10 +203,10 @@ func (d *serviceDescription) print(w io.Writer) error {
 	return nil
 }
 
-// shortList lists at most maxDescribedPods names.
-func shortList(names []string) string {
-	text := strings.Join(names[:min(len(names), maxDescribedPods)], ", ")
-	if more := len(names) - maxDescribedPods; more > 0 {
+// firstNames returns "a, b and 2 more". It names at most so many.
+func firstNames(names []string, most int) string {
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

@@ -194,11 +194,8 @@ func measuredCalls(r *dependencies.Report) (out []doctor.Call) {
 				continue
 			}
 			call := doctor.Call{
-				From: w.Name + "." + w.Namespace, To: calledName(c), Requests: m.Requests, Errors: m.Errors, Seconds: m.Seconds,
+				From: w.Name + "." + w.Namespace, To: calledName(c), Requests: m.Requests, Errors: m.Errors, Seconds: m.Seconds, Failures: failureTexts(m),
 				Why: fmt.Sprintf("moonsail why %s %s", cmp.Or(w.Proxy, w.Name+"."+w.Namespace), calledURL(c)),
-			}
-			for _, kind := range m.Kinds() {
-				call.Failures = append(call.Failures, fmt.Sprintf("%s (%.0f)", kind, m.Failures[kind]))
 			}
 			out = append(out, call)
 		}

@@ -412,15 +412,6 @@ func reasonTexts(cmd *cobra.Command, w *distribution.ProxySyncStatus, now time.T
 // mostRefused bounds the names of refused resources with the same message.
 const mostRefused = 2
 
-// refusedNames returns "a, b and 2 more".
-func refusedNames(names []string) string {
-	text := strings.Join(names[:min(len(names), mostRefused)], ", ")
-	if more := len(names) - mostRefused; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
 // reasonText describes why a proxy lacks a change.
 func reasonText(r *distribution.Reason, now time.Time) string {
 	since := ""
@@ -441,7 +432,7 @@ func reasonText(r *distribution.Reason, now time.Time) string {
 		}
 		return fmt.Sprintf("%s waits for %s%s", r.Type, r.Text, since)
 	case distribution.CauseRefused:
-		return fmt.Sprintf("refused %s %s: %s", r.Type, refusedNames(r.Names), r.Text)
+		return fmt.Sprintf("refused %s %s: %s", r.Type, firstNames(r.Names, mostRefused), r.Text)
 	case distribution.CauseDisconnected:
 		return "disconnected" + since
 	}
