@@ -5,16 +5,6 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// errorCount counts the errors among problems.
-func errorCount(list []problem.Problem) (n int) {
-	for i := range list {
-		if list[i].Severity == problem.SeverityError {
-			n++
-		}
-	}
-	return n
-}
-
 // addGauges registers the gauges that are computed when they are read.
 func (p *parts) addGauges() {
 	m, e, x := p.metrics, p.pipeline, p.explainer
@@ -26,7 +16,7 @@ func (p *parts) addGauges() {
 	m.Gauge("moonsail_service_entry_hosts_without_address", "Hosts of ServiceEntries for which no address is left.",
 		func() float64 { return float64(len(e.Lacking())) })
 	m.Gauge("moonsail_configuration_errors", "Errors in objects and files. An object with errors is not used, or only its valid part: an earlier version stays in force.",
-		func() float64 { return float64(errorCount(p.source.problems())) })
+		func() float64 { return float64(problem.List(p.source.problems()).Count(problem.SeverityError)) })
 	m.Counter("pilot_total_xds_internal_errors", "Total number of internal XDS errors in pilot: resources that could not be translated.",
 		func() float64 { return float64(e.TotalFailures()) })
 	m.Gauge("moonsail_stale_proxies", "Connected proxies with endpoints that were removed more than a second ago.",

@@ -36,6 +36,7 @@ type remaining struct {
 	x         *Explainer
 	snap      *store.Snapshot
 	addresses map[string]bool // of endpoints without a Pod; nil: not collected yet
+	removed   map[string]bool // addresses of removed endpoints; nil: not collected yet
 }
 
 // mayLive reports whether a disconnected proxy may still run. The Pod of its name decides: it must not be about to end, and have
@@ -51,36 +52,46 @@ func (r *remaining) mayLive(p *distribution.Disconnected) bool {
 		return false
 	}
 	if r.addresses == nil {
-		r.addresses = map[string]bool{}
-		for _, a := range endpointAddresses(r.snap) {
-			r.addresses[a] = true
-		}
+		r.addresses = endpointAddresses(r.snap)
 	}
 	if slices.ContainsFunc(p.IPs, func(ip string) bool { return r.addresses[ip] }) {
 		return true
 	}
-	return r.snap.Len(model.KindPod) == 0 && !slices.ContainsFunc(r.x.Changes.RemovedEndpoints(0), func(e changelog.RemovedEndpoint) bool {
-		return slices.Contains(p.IPs, e.Address)
-	})
+	if r.snap.Len(model.KindPod) > 0 {
+		return false
+	}
+	if r.removed == nil {
+		r.removed = map[string]bool{}
+		for _, e := range r.x.Changes.RemovedEndpoints(0) {
+			r.removed[e.Address] = true
+		}
+	}
+	return !slices.ContainsFunc(p.IPs, func(ip string) bool { return r.removed[ip] })
 }
 
 // endpointAddresses returns the addresses of all endpoints without a Pod. If the configuration has no Pods, those of Pods count,
 // too.
-func endpointAddresses(snap *store.Snapshot) (out []string) {
+func endpointAddresses(snap *store.Snapshot) map[string]bool {
+	out := map[string]bool{}
+	add := func(addresses ...string) {
+		for _, a := range addresses {
+			out[a] = true
+		}
+	}
 	pods := snap.Len(model.KindPod) > 0
 	for o := range snap.All(model.KindEndpointSlice) {
 		for _, m := range o.(*model.EndpointSlice).Members {
 			if !m.Terminating && (m.Pod == "" || !pods) {
-				out = append(out, m.Addresses...)
+				add(m.Addresses...)
 			}
 		}
 	}
 	for o := range snap.All(model.KindWorkloadEntry) {
-		out = append(out, o.(*model.Workload).Addresses...)
+		add(o.(*model.Workload).Addresses...)
 	}
 	for o := range snap.All(model.KindServiceEntry) {
 		for i := range o.(*model.ServiceEntry).Template.Inline {
-			out = append(out, o.(*model.ServiceEntry).Template.Inline[i].Address)
+			add(o.(*model.ServiceEntry).Template.Inline[i].Address)
 		}
 	}
 	return out

@@ -244,12 +244,9 @@ func (x *Explainer) living(all []distribution.ProxySyncStatus) []distribution.Pr
 	if !slices.ContainsFunc(all, func(w distribution.ProxySyncStatus) bool { return w.Position == distribution.StateDisconnected }) {
 		return all
 	}
-	dead := map[string]bool{}
+	dead, r := map[string]bool{}, remaining{x: x, snap: x.Snapshot()}
 	for _, p := range x.Proxies.Disconnected() {
-		dead[p.ID] = true
-	}
-	for _, p := range x.Disconnected() {
-		dead[p.ID] = false
+		dead[p.ID] = !r.mayLive(&p)
 	}
 	return slices.DeleteFunc(all, func(w distribution.ProxySyncStatus) bool {
 		return w.Position == distribution.StateDisconnected && dead[w.ID]

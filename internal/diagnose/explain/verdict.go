@@ -230,8 +230,11 @@ func (x *Explainer) reason(w *proxyWorld, p *Passage, e *End) {
 			return
 		}
 	}
+	if e.Outcome == Reaches || !strings.Contains(e.Cause, noEndpoint) {
+		return
+	}
 	missing := x.missing(snap, w, p)
-	if e.Outcome == Reaches || missing == "" || !strings.Contains(e.Cause, noEndpoint) {
+	if missing == "" {
 		return
 	}
 	e.Cause = missing
@@ -287,9 +290,6 @@ func hasSubset(snap *store.Snapshot, host model.Host, subset string) bool {
 // noEndpoint begins the cause of a call to a cluster without endpoints.
 const noEndpoint = "no healthy endpoint"
 
-// noUpstream is the simulator's text for clusters without endpoints.
-const noUpstream = "no healthy upstream"
-
 // unreached explains why no upstream takes a call.
 func unreached(r *simulate.Result) string {
 	var names []string
@@ -304,7 +304,7 @@ func unreached(r *simulate.Result) string {
 		names = append(names, name)
 	}
 	text := cmp.Or(r.Reason, r.Closed)
-	if text == noUpstream {
+	if text == simulate.NoHealthyUpstream {
 		return noEndpoint + " in " + some(names)
 	}
 	return text + " " + some(names)
@@ -406,7 +406,7 @@ func aborted(p *Passage) *End {
 
 // withoutEndpoint returns the end of a call to a cluster that has no endpoint for it.
 func withoutEndpoint(p *Passage, u *simulate.Upstream) *End {
-	e := &End{Outcome: Closed, At: []string{p.Proxy}, Cause: unreached(&simulate.Result{Upstreams: []simulate.Upstream{*u}, Reason: noUpstream})}
+	e := &End{Outcome: Closed, At: []string{p.Proxy}, Cause: unreached(&simulate.Result{Upstreams: []simulate.Upstream{*u}, Reason: simulate.NoHealthyUpstream})}
 	if p.Result.RouteConfig != "" {
 		e.Outcome, e.Status, e.Answer = Answered, http.StatusServiceUnavailable, strconv.Itoa(http.StatusServiceUnavailable)
 	}

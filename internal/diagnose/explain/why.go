@@ -450,12 +450,8 @@ func (f *sidecarsElsewhere) notes() (notes []string) {
 	if len(f.names) == 0 {
 		return notes
 	}
-	names := strings.Join(f.names[:min(maxInbound, len(f.names))], ", ")
-	if more := len(f.names) - maxInbound; more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
-	}
 	return append(notes, fmt.Sprintf("no sidecar of %s is connected to this control plane, so this answer leaves out whether the calls to it are accepted: "+
-		"see 'moonsail proxies' for the proxies of all control planes", names))
+		"see 'moonsail proxies' for the proxies of all control planes", some(f.names)))
 }
 
 func workloadsByIP(snap *store.Snapshot) map[string]*model.Workload {

@@ -97,13 +97,13 @@ func (x *exchange) finish(a *routev3.RouteAction, shares []share) {
 func (x *exchange) unreached(a *routev3.RouteAction) (status int, reason string) {
 	known := func(u Upstream) bool { return !u.Unknown() }
 	if a.GetClusterNotFoundResponseCode() != routev3.RouteAction_INTERNAL_SERVER_ERROR || slices.ContainsFunc(x.res.Upstreams, known) {
-		return 503, reasonNoEndpoint
+		return 503, NoHealthyUpstream
 	}
 	return 500, unknownCluster
 }
 
-// reasonNoEndpoint is Envoy's reason for an answer without an endpoint.
-const reasonNoEndpoint = "no healthy upstream"
+// NoHealthyUpstream is Envoy's reason for an answer without an endpoint.
+const NoHealthyUpstream = "no healthy upstream"
 
 // shares returns the clusters of a route with their weights.
 func (x *exchange) shares(a *routev3.RouteAction) ([]share, error) {

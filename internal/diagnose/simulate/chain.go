@@ -250,7 +250,7 @@ func (w *World) runTCP(f *tcpv3.TcpProxy, r *request, res *Result) error {
 		return err
 	}
 	if !res.reachesAny() {
-		res.Closed = reasonNoEndpoint
+		res.Closed = NoHealthyUpstream
 	}
 	return nil
 }

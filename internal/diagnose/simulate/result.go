@@ -72,7 +72,7 @@ type Result struct {
 
 // Unreached reports whether a call fails because no endpoint of its clusters can be reached.
 func (r *Result) Unreached() bool {
-	return r.Status != 0 && (r.Reason == reasonNoEndpoint || r.Reason == unknownCluster) || r.Closed == reasonNoEndpoint
+	return r.Status != 0 && (r.Reason == NoHealthyUpstream || r.Reason == unknownCluster) || r.Closed == NoHealthyUpstream
 }
 
 // Retry is the effective retry policy.
